@@ -1,0 +1,5 @@
+//! What things are called.
+
+mod digest;
+
+pub use digest::{Digest, InvalidDigest};
