@@ -1,3 +1,5 @@
 //! stub
 
 pub mod terms;
+
+pub mod clock;
