@@ -2,4 +2,10 @@
 
 pub mod terms;
 
+pub mod card;
+
+pub mod ledger;
+
+pub mod telemetry;
+
 pub mod clock;

@@ -1,0 +1,546 @@
+//! Group commit: the one task per node that writes to the ledger.
+//!
+//! Writes wait in one bounded queue. The task takes what waits, up to a batch, and commits it in one
+//! transaction under the ledger's lock: begin and lock, look up, append, commit. While it commits, the next
+//! batch gathers; so the batch grows with the load and a lone write waits for nobody. One bad write fails
+//! alone, because each is judged before the rows are written.
+//!
+//! # A lost commit answer
+//!
+//! Every write has a request id, and the ids of a batch are committed with it. So when the answer to a commit
+//! is lost, the task submits the same batch again on a new connection: the lock makes it wait for the end of
+//! the transaction it lost sight of, and the request ids tell what was done. A write is answered
+//! `OutcomeUnknown` only when that could not be found out before its deadline. (Looking for the batch by the
+//! sequence number it was to get was the rejected alternative: after a failover that number may be another's.)
+//!
+//! # Deadlines
+//!
+//! Each step is bounded by the latest deadline in the batch, and a session whose step timed out is dropped,
+//! not cancelled. A write that is still queued at its deadline is withdrawn by its own submitter.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::write::{LivenessRow, RequestRow};
+use super::{
+    Append, Body, CardKept, CommitError, Entry, Error, Head, Judge, Key, Kind, Liveness, Op, Outcome,
+    PriorRequest, REGISTERS_KEPT, Receipt, Registered, Revision, RevisionKind, Rows, Seen, SeenRevision,
+    Store, Verdict, Write, WriteError, Writes, chain,
+};
+use crate::telemetry::Metrics;
+use crate::terms::{AgentName, Digest, Principal, RequestId, Timestamp, random_bytes};
+
+/// Bounds of the writer.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Writes that may wait; one more is refused as overloaded.
+    pub queue: usize,
+    /// Writes in one transaction.
+    pub batch: usize,
+    /// The longest that one step of a transaction may take.
+    pub step: Duration,
+    /// How long request ids are remembered.
+    pub remember_requests: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queue: 4096,
+            batch: 256,
+            step: Duration::from_secs(5),
+            remember_requests: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// What a commit of this node made, handed to its own view so that it need not wait for the next poll.
+/// A hint: the view finds the same entries by reading the ledger.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    pub entries: Vec<Entry>,
+    pub liveness: Vec<Liveness>,
+}
+
+/// The writer's end of the queue, and the task.
+pub struct Writer {
+    queue: mpsc::Sender<Queued>,
+    metrics: Metrics,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("room", &self.queue.capacity()).finish_non_exhaustive()
+    }
+}
+
+struct Queued {
+    write: Write,
+    answer: oneshot::Sender<Result<Receipt, WriteError>>,
+    /// Set by the task when it takes the write, or by the submitter when it withdraws it: whoever is first.
+    taken: Arc<AtomicBool>,
+}
+
+impl Writer {
+    /// Starts the task. It ends when `stop` is cancelled and what was queued is done.
+    pub fn start(
+        store: Arc<dyn Store>,
+        judge: Arc<dyn Judge>,
+        committed: mpsc::Sender<Committed>,
+        limits: Limits,
+        metrics: Metrics,
+        stop: CancellationToken,
+    ) -> (Self, JoinHandle<()>) {
+        let (queue, waiting) = mpsc::channel(limits.queue);
+        let task = Task {
+            store,
+            judge,
+            committed,
+            limits,
+            metrics: metrics.clone(),
+            waiting,
+            stop,
+            forgot_at: None,
+        };
+        (Self { queue, metrics }, tokio::spawn(task.run()))
+    }
+}
+
+#[async_trait]
+impl Writes for Writer {
+    async fn submit(&self, write: Write) -> Result<Receipt, WriteError> {
+        let deadline = write.deadline;
+        let taken = Arc::new(AtomicBool::new(false));
+        let (answer, receipt) = oneshot::channel();
+        self.queue.try_send(Queued { write, answer, taken: Arc::clone(&taken) }).map_err(
+            |error| match error {
+                mpsc::error::TrySendError::Full(_) => WriteError::Overloaded,
+                mpsc::error::TrySendError::Closed(_) => WriteError::Draining,
+            },
+        )?;
+        self.metrics.write_queue.inc();
+        let mut receipt = receipt;
+        tokio::select! {
+            answer = &mut receipt => return answer.unwrap_or(Err(WriteError::OutcomeUnknown)),
+            () = tokio::time::sleep_until(deadline.into()) => {}
+        }
+        if !taken.swap(true, Ordering::AcqRel) {
+            return Err(WriteError::Unavailable);
+        }
+        // The task has it, and answers soon after the deadline: its steps are bounded by it.
+        receipt.await.unwrap_or(Err(WriteError::OutcomeUnknown))
+    }
+}
+
+struct Task {
+    store: Arc<dyn Store>,
+    judge: Arc<dyn Judge>,
+    committed: mpsc::Sender<Committed>,
+    limits: Limits,
+    metrics: Metrics,
+    waiting: mpsc::Receiver<Queued>,
+    stop: CancellationToken,
+    forgot_at: Option<Instant>,
+}
+
+/// How one attempt to commit a batch ended.
+enum Attempt {
+    Done(Vec<Result<Receipt, WriteError>>),
+    /// Nothing was written.
+    Failed(Error),
+    /// The answer to the commit was lost.
+    Lost(Error),
+}
+
+impl Task {
+    async fn run(mut self) {
+        loop {
+            let first = tokio::select! {
+                biased;
+                first = self.waiting.recv() => first,
+                () = self.stop.cancelled(), if !self.waiting.is_closed() => {
+                    self.waiting.close();
+                    continue;
+                }
+            };
+            let Some(first) = first else { break };
+            let mut batch = Vec::with_capacity(16);
+            self.take(first, &mut batch);
+            while batch.len() < self.limits.batch {
+                let Ok(next) = self.waiting.try_recv() else { break };
+                self.take(next, &mut batch);
+            }
+            if !batch.is_empty() {
+                self.commit(batch).await;
+            }
+        }
+        tracing::debug!("the writer has ended");
+    }
+
+    fn take(&self, queued: Queued, batch: &mut Vec<Queued>) {
+        self.metrics.write_queue.dec();
+        if !queued.taken.swap(true, Ordering::AcqRel) {
+            batch.push(queued);
+        }
+    }
+
+    /// Commits a batch, again and again until it is done or every deadline in it has passed.
+    async fn commit(&mut self, mut batch: Vec<Queued>) {
+        let mut lost = false;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let started = Instant::now();
+            let writes: Vec<&Write> = batch.iter().map(|queued| &queued.write).collect();
+            let latest = writes.iter().map(|write| write.deadline).max().unwrap_or(started);
+            let error = match self.attempt(&writes, latest).await {
+                Attempt::Done(answers) => {
+                    self.metrics.commit_batch_writes.observe(batch.len() as f64);
+                    self.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
+                    for (queued, answer) in batch.into_iter().zip(answers) {
+                        // A submitter that went away does not need its answer.
+                        let _ = queued.answer.send(answer);
+                    }
+                    return;
+                }
+                Attempt::Failed(error) => error,
+                Attempt::Lost(error) => {
+                    lost = true;
+                    error
+                }
+            };
+            self.metrics.commit_failures.inc();
+            tracing::warn!(%error, lost, writes = batch.len(), "a batch was not committed; it is tried again until its deadline");
+            let again = Instant::now() + pause;
+            let (keep, expired): (Vec<_>, Vec<_>) =
+                batch.into_iter().partition(|queued| queued.write.deadline > again);
+            for queued in expired {
+                let error = if lost { WriteError::OutcomeUnknown } else { WriteError::Unavailable };
+                let _ = queued.answer.send(Err(error));
+            }
+            if keep.is_empty() {
+                return;
+            }
+            batch = keep;
+            tokio::time::sleep_until(again.into()).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    async fn attempt(&mut self, writes: &[&Write], latest: Instant) -> Attempt {
+        let step = |name: &'static str| {
+            let left = latest.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
+            (self.limits.step.min(left), name)
+        };
+        let mut txn = match within(step("begin"), self.store.begin()).await {
+            Ok(txn) => txn,
+            Err(error) => return Attempt::Failed(error),
+        };
+        let keys: Vec<Key> = writes.iter().map(|write| key(write)).collect();
+        let seen = match within(step("lookup"), txn.lookup(&keys)).await {
+            Ok(seen) if seen.len() == writes.len() => seen,
+            Ok(seen) => {
+                let text = format!("{} of {} writes were looked up", seen.len(), writes.len());
+                return Attempt::Failed(Error::Corrupt(text));
+            }
+            Err(error) => return Attempt::Failed(error),
+        };
+        let decided = decide(&*self.judge, txn.head(), txn.now(), writes, seen);
+        let forget = self.forgot_at.is_none_or(|at| at.elapsed() > Duration::from_secs(3600));
+        if decided.rows.is_empty() && !forget {
+            return Attempt::Done(decided.answers);
+        }
+        if !decided.rows.is_empty()
+            && let Err(error) = within(step("append"), txn.append(&decided.rows)).await
+        {
+            return Attempt::Failed(error);
+        }
+        if forget {
+            let kept = i64::try_from(self.limits.remember_requests.as_micros()).unwrap_or(i64::MAX);
+            let before = Timestamp::from_micros(txn.now().as_micros().saturating_sub(kept));
+            if let Err(error) = within(step("forget"), txn.forget_requests(before)).await {
+                return Attempt::Failed(error);
+            }
+        }
+        let (limit, _) = step("commit");
+        match tokio::time::timeout(limit, txn.commit()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(CommitError::Refused(error))) => return Attempt::Failed(error),
+            Ok(Err(CommitError::Unknown(error))) => return Attempt::Lost(error),
+            Err(_) => return Attempt::Lost(timed_out("commit", limit)),
+        }
+        if forget {
+            self.forgot_at = Some(Instant::now());
+        }
+        self.tell(decided.rows);
+        Attempt::Done(decided.answers)
+    }
+
+    /// Hands what was committed to the node's own view. When its queue is full the view is reading anyway.
+    fn tell(&self, rows: Rows) {
+        let liveness = rows
+            .liveness
+            .into_iter()
+            .map(|row| Liveness {
+                agent: row.agent,
+                origin_confirmed_at: row.origin_confirmed_at,
+                registers: row.registers,
+            })
+            .collect();
+        let _ = self.committed.try_send(Committed { entries: rows.entries, liveness });
+    }
+}
+
+async fn within<T>(
+    (limit, name): (Duration, &'static str),
+    step: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::time::timeout(limit, step).await.unwrap_or_else(|_| Err(timed_out(name, limit)))
+}
+
+fn timed_out(step: &str, limit: Duration) -> Error {
+    Error::Unavailable(format!("{step} took longer than {} ms", limit.as_millis()))
+}
+
+fn key(write: &Write) -> Key {
+    Key {
+        agent: write.agent.clone(),
+        principal: write.principal.clone(),
+        request_id: write.request_id.clone(),
+        expect_seq: match write.expect {
+            super::Expect::Revision { seen_at, .. } => seen_at.map(|position| position.seq),
+            _ => None,
+        },
+    }
+}
+
+/// What a batch comes to.
+struct Decided {
+    rows: Rows,
+    answers: Vec<Result<Receipt, WriteError>>,
+}
+
+/// What earlier writes of the batch made of an agent.
+#[derive(Clone)]
+struct Made {
+    current: SeenRevision,
+    release: Option<String>,
+    registers: Vec<Timestamp>,
+}
+
+/// Judges the writes of a batch in order, each against what those before it made.
+fn decide(judge: &dyn Judge, head: Head, now: Timestamp, writes: &[&Write], seen: Vec<Seen>) -> Decided {
+    let mut batch =
+        Batch { head, now, rows: Rows::default(), made: HashMap::new(), requests: HashMap::new() };
+    let answers = writes.iter().zip(seen).map(|(write, seen)| batch.one(judge, write, seen)).collect();
+    let mut rows = batch.rows;
+    // One liveness row per agent: the last one holds what the earlier ones said.
+    let mut last = HashMap::new();
+    for row in rows.liveness.drain(..) {
+        last.insert(row.agent.clone(), row);
+    }
+    rows.liveness = last.into_values().collect();
+    // Rows are locked in one order, whoever writes them.
+    rows.liveness.sort_by(|a, b| a.agent.cmp(&b.agent));
+    Decided { rows, answers }
+}
+
+struct Batch {
+    head: Head,
+    now: Timestamp,
+    rows: Rows,
+    made: HashMap<AgentName, Made>,
+    requests: HashMap<(Principal, RequestId), PriorRequest>,
+}
+
+impl Batch {
+    fn one(&mut self, judge: &dyn Judge, write: &Write, mut seen: Seen) -> Result<Receipt, WriteError> {
+        if let Some(made) = self.made.get(&write.agent) {
+            seen.current = Some(made.current.clone());
+            seen.release.clone_from(&made.release);
+            seen.registers.clone_from(&made.registers);
+        }
+        if let Some(prior) = self.requests.get(&(write.principal.clone(), write.request_id.clone())) {
+            seen.request = Some(prior.clone());
+        }
+        match judge.judge(write, &seen) {
+            Verdict::Append(append) => self.append(write, &seen, append),
+            Verdict::Unchanged { release } => self.unchanged(write, seen, release),
+            Verdict::Replay => match seen.request {
+                Some(prior) => Ok(Receipt {
+                    superseded: seen.current.is_some_and(|current| current.number > prior.revision),
+                    outcome: prior.outcome,
+                    revision: prior.revision,
+                    position: Some(prior.position),
+                    change: prior.change,
+                }),
+                None => Err(WriteError::Internal),
+            },
+            Verdict::Refuse(refusal) => Err(WriteError::Refused(refusal)),
+            Verdict::Rebase => Err(WriteError::Rebase),
+        }
+    }
+
+    fn unchanged(
+        &mut self,
+        write: &Write,
+        seen: Seen,
+        release: Option<String>,
+    ) -> Result<Receipt, WriteError> {
+        let Some(current) = seen.current else { return Err(WriteError::Internal) };
+        let receipt = Receipt {
+            outcome: Outcome::Unchanged,
+            revision: current.number,
+            position: Some(current.position),
+            change: None,
+            superseded: false,
+        };
+        if !write.dry_run {
+            let registers = match write.op {
+                Op::Register { .. } => with_register(seen.registers, self.now),
+                Op::Retire => seen.registers,
+            };
+            self.remember(write, &receipt, current.position);
+            self.keep(write, current, release, registers);
+        }
+        Ok(receipt)
+    }
+
+    fn append(&mut self, write: &Write, seen: &Seen, append: Append) -> Result<Receipt, WriteError> {
+        let number = seen.current.as_ref().map_or(0, |current| current.number) + 1;
+        let mut receipt = Receipt {
+            outcome: append.outcome,
+            revision: number,
+            position: None,
+            change: append.change.clone(),
+            superseded: false,
+        };
+        if write.dry_run {
+            return Ok(receipt);
+        }
+        let seq = self.head.seq + 1;
+        let (kind, facts, card) = match &write.op {
+            Op::Register { card, release, source, .. } => {
+                let facts = Registered {
+                    revision: number,
+                    raw_digest: card.raw_digest(),
+                    content_digest: card.content_digest(),
+                    skill_fingerprint: card.skill_fingerprint(),
+                    negotiation_fingerprint: card.negotiation_fingerprint(),
+                    generation: card.generation(),
+                    card_version: card.version().map(str::to_owned),
+                    release: release.clone(),
+                    class: append.change.as_ref().map(|change| change.class),
+                    silent: append.change.as_ref().map(|change| change.silent),
+                    source: source.clone(),
+                };
+                (Kind::CardRegistered(facts.clone()), Some(facts), Some(Arc::clone(card)))
+            }
+            Op::Retire => (Kind::CardRetired { revision: number }, None, None),
+        };
+        let body = Body {
+            seq,
+            kind,
+            subject: write.agent.as_str().to_owned(),
+            principal: write.principal.clone(),
+            at: self.now,
+            request_id: write.request_id.clone(),
+            note: write.note.clone(),
+            salt: hex::encode(random_bytes::<16>()),
+        };
+        let body = body.to_canonical().map_err(|_| WriteError::Internal)?;
+        let body_digest = Digest::of(body.as_bytes());
+        let digest = chain::link(&self.head.digest, &body_digest);
+        let entry =
+            Entry { seq, digest, body_digest, body: body.into(), card: card.clone().map(CardKept::Checked) };
+        self.head = Head { seq, digest };
+        let position = entry.position();
+        receipt.position = Some(position);
+
+        let last_card = card.as_ref().map(|card| card.raw_digest());
+        let current = SeenRevision {
+            number,
+            position,
+            kind: if card.is_some() { RevisionKind::Card } else { RevisionKind::Tombstone },
+            raw_digest: last_card,
+            content_digest: card.as_ref().map(|card| card.content_digest()),
+            last_card: last_card.or_else(|| seen.current.as_ref().and_then(|current| current.last_card)),
+            last_card_checked: card
+                .clone()
+                .or_else(|| seen.current.as_ref().and_then(|current| current.last_card_checked.clone())),
+        };
+        let revision = Revision {
+            agent: write.agent.clone(),
+            number,
+            position,
+            kind: current.kind,
+            registered_at: self.now,
+            registered_by: write.principal.clone(),
+            note: write.note.clone(),
+            facts,
+            change: append.change,
+        };
+        self.rows.entries.push(entry);
+        self.rows.revisions.push((revision, card));
+        self.remember(write, &receipt, position);
+        let registers = match write.op {
+            Op::Register { .. } => with_register(seen.registers.clone(), self.now),
+            Op::Retire => seen.registers.clone(),
+        };
+        self.keep(write, current, append.release, registers);
+        Ok(receipt)
+    }
+
+    fn remember(&mut self, write: &Write, receipt: &Receipt, position: crate::terms::Position) {
+        let prior = PriorRequest {
+            names: write.names,
+            outcome: receipt.outcome,
+            revision: receipt.revision,
+            position,
+            change: receipt.change.clone(),
+        };
+        self.requests.insert((write.principal.clone(), write.request_id.clone()), prior);
+        self.rows.requests.push(RequestRow {
+            principal: write.principal.clone(),
+            request_id: write.request_id.clone(),
+            names: write.names,
+            outcome: receipt.outcome,
+            agent: write.agent.clone(),
+            revision: receipt.revision,
+            at: self.now,
+        });
+    }
+
+    fn keep(
+        &mut self,
+        write: &Write,
+        current: SeenRevision,
+        release: Option<String>,
+        registers: Vec<Timestamp>,
+    ) {
+        if let Some(&confirmed) = registers.last() {
+            self.rows.liveness.push(LivenessRow {
+                agent: write.agent.clone(),
+                origin_confirmed_at: confirmed,
+                registers: registers.clone(),
+                release: release.clone(),
+            });
+        }
+        self.made.insert(write.agent.clone(), Made { current, release, registers });
+    }
+}
+
+fn with_register(mut registers: Vec<Timestamp>, now: Timestamp) -> Vec<Timestamp> {
+    registers.push(now);
+    if registers.len() > REGISTERS_KEPT {
+        registers.remove(0);
+    }
+    registers
+}
