@@ -4,7 +4,15 @@ pub mod terms;
 
 pub mod card;
 
+pub mod fence;
+
 pub mod ledger;
+
+pub mod view;
+
+pub mod registry;
+
+pub mod api;
 
 pub mod telemetry;
 
