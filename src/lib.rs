@@ -16,4 +16,6 @@ pub mod api;
 
 pub mod telemetry;
 
+pub mod config;
+
 pub mod clock;
