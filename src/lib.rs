@@ -1,3 +1,4 @@
 //! stub
 
+pub mod card;
 pub mod terms;
