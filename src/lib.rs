@@ -1,7 +1,8 @@
 //! stub
 
-pub mod card;
 pub mod terms;
+
+pub mod clock;
 
 pub mod card;
 
@@ -18,5 +19,3 @@ pub mod api;
 pub mod telemetry;
 
 pub mod config;
-
-pub mod clock;
