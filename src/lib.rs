@@ -19,3 +19,5 @@ pub mod api;
 pub mod telemetry;
 
 pub mod config;
+
+pub mod server;
