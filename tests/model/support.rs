@@ -75,7 +75,11 @@ impl Entries for Valved {
 impl Reading for ValvedReading {
     async fn head(&mut self, asked: u64) -> Result<HeadReport, Error> {
         self.valve.pass().await;
-        self.inner.head(asked).await
+        let report = self.inner.head(asked).await;
+        // An answer that was given before the valve shut is held by it as well.
+        tokio::task::yield_now().await;
+        self.valve.pass().await;
+        report
     }
 
     async fn read(&mut self, after: u64, limit: usize) -> Result<Vec<cardfence::ledger::Entry>, Error> {
