@@ -106,7 +106,7 @@ async fn retired_databases_are_dropped() {
 
 #[tokio::test]
 async fn fast_cluster_does_not_sync() {
-    let cluster = Cluster::start(Settings::fast().with("work_mem", "5MB")).await;
+    let cluster = Cluster::start(Settings::fast().on_disk().with("work_mem", "5MB")).await;
     assert_eq!(cluster.ask("SELECT current_setting('fsync')").await, "off");
     assert_eq!(cluster.ask("SELECT current_setting('work_mem')").await, "5MB");
     cluster.set("work_mem", "6MB").await;

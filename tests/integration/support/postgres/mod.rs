@@ -58,7 +58,7 @@ impl Cluster {
     /// # Panics
     /// When PostgreSQL is not installed or does not start, with the end of its log.
     pub(crate) async fn start(settings: Settings) -> Self {
-        let scratch = Scratch::new("postgres");
+        let scratch = settings.scratch();
         installed::hand_over(scratch.path());
         let data = scratch.path().join("data");
         let args = ["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--pgdata"]
@@ -290,6 +290,16 @@ impl Cluster {
         processes::thaw(&self.data);
     }
 
+    /// Frees the segment of shared memory by which two servers on one folder would notice each other. It
+    /// belongs to the system and outlives a killed server, until the next one on the folder frees it.
+    fn free_shared_memory(&self) {
+        let lock = fs::read_to_string(self.data.join("postmaster.pid")).unwrap_or_default();
+        // The seventh line: key and number of the segment.
+        if let Some(segment) = lock.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
+            std::process::Command::new("ipcrm").args(["-m", segment]).output().ok();
+        }
+    }
+
     fn log_file(&self) -> PathBuf {
         self.scratch.path().join("log")
     }
@@ -334,6 +344,7 @@ impl Drop for Cluster {
         }
         processes::kill(self.scratch.path());
         self.kill_9();
+        self.free_shared_memory();
     }
 }
 

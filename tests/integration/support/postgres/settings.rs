@@ -6,14 +6,21 @@
 
 use std::collections::BTreeMap;
 
+use crate::support::scratch::Scratch;
+
 /// PostgreSQL settings by name, written to `postgresql.conf`.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings(BTreeMap<&'static str, String>);
+pub(crate) struct Settings {
+    values: BTreeMap<&'static str, String>,
+    on_disk: bool,
+}
 
 impl Default for Settings {
     fn default() -> Self {
         let small_and_quiet = [
             ("autovacuum_naptime", "5s"),
+            // In the data folder, so that it goes with it: killed servers leave the other kinds behind.
+            ("dynamic_shared_memory_type", "mmap"),
             ("hot_standby", "on"),
             // Standbys attach at run time, without slots; this is how far behind one may stay.
             ("max_wal_senders", "8"),
@@ -32,7 +39,8 @@ impl Default for Settings {
             ("wal_retrieve_retry_interval", "200ms"),
             ("wal_sender_timeout", "5s"),
         ];
-        Self(small_and_quiet.map(|(name, value)| (name, value.to_owned())).into())
+        let values = small_and_quiet.map(|(name, value)| (name, value.to_owned())).into();
+        Self { values, on_disk: false }
     }
 }
 
@@ -44,12 +52,24 @@ impl Settings {
 
     /// Adds or replaces one setting.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.0.insert(name, value.to_owned());
+        self.values.insert(name, value.to_owned());
         self
+    }
+
+    /// On a disk, where a sync costs what it costs, instead of in memory.
+    pub(crate) fn on_disk(self) -> Self {
+        Self { on_disk: true, ..self }
+    }
+
+    pub(super) fn scratch(&self) -> Scratch {
+        if self.on_disk { Scratch::on_disk("postgres") } else { Scratch::new("postgres") }
     }
 
     /// As lines of a configuration file.
     pub(super) fn to_conf(&self) -> String {
-        self.0.iter().map(|(name, value)| format!("{name} = '{}'\n", value.replace('\'', "''"))).collect()
+        self.values
+            .iter()
+            .map(|(name, value)| format!("{name} = '{}'\n", value.replace('\'', "''")))
+            .collect()
     }
 }
