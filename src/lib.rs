@@ -1,6 +1,5 @@
 //! stub
 
-pub mod card;
 pub mod terms;
 
 pub mod card;
