@@ -4,4 +4,5 @@
 //! cluster is started once. A new group of tests is a module here.
 
 mod harness;
+mod ledger_conformance;
 mod support;
