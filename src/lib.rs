@@ -2,10 +2,22 @@
 
 pub mod terms;
 
+pub mod clock;
+
 pub mod card;
+
+pub mod fence;
 
 pub mod ledger;
 
+pub mod view;
+
+pub mod registry;
+
+pub mod api;
+
 pub mod telemetry;
 
-pub mod clock;
+pub mod config;
+
+pub mod server;

@@ -5,4 +5,6 @@
 
 mod harness;
 mod ledger_conformance;
+mod ledger_migrations;
+mod ledger_plans;
 mod support;

@@ -1,0 +1,6 @@
+//! How it is spoken: the two wires. Translation only.
+//!
+//! `grpc` and `http` take [`crate::registry`]'s use cases and know nothing of each other; [`status`] is the
+//! one table that maps reasons for both.
+
+pub mod status;

@@ -1,0 +1,94 @@
+//! What changed between two revisions of an agent: the typed change, and a unified diff for people.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+
+use super::history::{bounded, same_history};
+use super::{Call, Read, Refusal, Registry, consult};
+use crate::card::{Card, Change, Limits};
+use crate::terms::{AgentName, Freshness, Reason};
+
+/// The difference between two revisions.
+#[derive(Debug)]
+pub struct Diff {
+    pub agent: AgentName,
+    pub from: u64,
+    pub to: u64,
+    pub change: Change,
+    /// A unified diff of the two cards, indented and with sorted members.
+    pub unified: String,
+    pub freshness: Freshness,
+}
+
+impl Registry {
+    /// Compares two revisions. `to`: the current one where not given; `from`: the one before `to`.
+    ///
+    /// # Errors
+    /// `revision_not_found`, `invalid_argument` for a tombstone, and what any read may be refused with.
+    pub async fn diff(
+        &self,
+        call: &Call,
+        agent: &AgentName,
+        from: Option<u64>,
+        to: Option<u64>,
+        read: &Read,
+    ) -> Result<Diff, Refusal> {
+        let (served, now) = self.stand(call, read, &[], Some((agent, to.max(from)))).await?;
+        let until = consult::deadline(call, read.wait, &self.settings)?;
+        let current = served.state.agent(agent).map_or(0, |found| found.revision);
+        let to = to.unwrap_or(current);
+        let from = from.unwrap_or(to.saturating_sub(1));
+        let mut cards = Vec::with_capacity(2);
+        for number in [from, to] {
+            let missing = || {
+                Refusal::new(Reason::RevisionNotFound, format!("{agent} has no revision {number}"))
+                    .about(agent)
+            };
+            let revision = bounded(until, self.history.revision(agent, number)).await?.ok_or_else(missing)?;
+            same_history(&served, &now, &revision.position)?;
+            let card = bounded(until, self.history.card(agent, number)).await?.ok_or_else(|| {
+                Refusal::invalid(format!(
+                    "revision {number} of {agent} is a tombstone: it has no card to compare"
+                ))
+                .about(agent)
+            })?;
+            cards.push(card);
+        }
+        let [before, after] = cards.as_slice() else { return Err(Refusal::internal()) };
+        let change = Change::between(&checked(before)?, &checked(after)?);
+        let unified = unified(before, after, &format!("{agent}@{from}"), &format!("{agent}@{to}"))?;
+        Ok(Diff {
+            agent: agent.clone(),
+            from,
+            to,
+            change,
+            unified,
+            freshness: self.about(&served, &now, agent),
+        })
+    }
+}
+
+fn checked(bytes: &Bytes) -> Result<Card, Refusal> {
+    let limits = Limits { max_bytes: usize::MAX, max_skills: usize::MAX, ..Limits::default() };
+    Card::check(bytes.clone(), &limits).map_err(|error| {
+        tracing::error!(%error, "a card that was accepted once is refused now");
+        Refusal::internal()
+    })
+}
+
+fn unified(before: &[u8], after: &[u8], from: &str, to: &str) -> Result<String, Refusal> {
+    let (before, after) = (pretty(before)?, pretty(after)?);
+    let diff = similar::TextDiff::from_lines(before.as_str(), after.as_str());
+    let mut text = String::new();
+    write!(text, "{}", diff.unified_diff().context_radius(3).header(from, to))
+        .map_err(|_| Refusal::internal())?;
+    Ok(text)
+}
+
+fn pretty(card: &[u8]) -> Result<String, Refusal> {
+    let value: serde_json::Value = serde_json::from_slice(card).map_err(|_| Refusal::internal())?;
+    let mut text = serde_json::to_string_pretty(&value).map_err(|_| Refusal::internal())?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,133 @@
+//! What may be done: the use cases that both wires share.
+//!
+//! Takes and gives domain types; knows no wire and no store. Reads go to the view and, for the past, to
+//! [`History`]; writes go to [`Writes`]. Every answer carries a freshness block, every failure a [`Refusal`].
+
+mod consult;
+mod diff;
+mod history;
+mod judge;
+mod list;
+mod refusal;
+mod resolve;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::card::Limits;
+use crate::clock::Moment;
+use crate::ledger::{History, Writes};
+use crate::telemetry::Metrics;
+use crate::terms::{MaxStaleness, Position, Principal};
+use crate::view::View;
+
+pub use diff::Diff;
+pub use history::{Past, RevisionPage, Watermark};
+pub use judge::Rules;
+pub use list::{Filter, List, Page};
+pub use refusal::{Parts, Refusal};
+pub use resolve::{Batch, BatchItem, Resolve, Resolved};
+pub use write::{Register, Retire, Rollback, Written};
+
+/// One call as it arrived.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// When the request arrived: a proof since then makes an answer linearizable.
+    pub arrival: Moment,
+    /// The same moment by the clock that waits are measured with.
+    pub started: Instant,
+    /// The caller's own time-out, where it told one.
+    pub timeout: Option<Duration>,
+    pub principal: Principal,
+}
+
+/// What a read that is not a resolve demands of the view.
+#[derive(Debug, Clone, Default)]
+pub struct Read {
+    /// `None`: the server's default.
+    pub max_staleness: Option<MaxStaleness>,
+    pub at_least: Option<Position>,
+    /// `None`: the server's default; at most 10 s.
+    pub wait: Option<Duration>,
+}
+
+/// Defaults and bounds of the use cases.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Staleness accepted when a fence says nothing of it.
+    pub default_max_staleness: Duration,
+    /// The wait when a request says nothing of it.
+    pub default_wait: Duration,
+    /// The longest that a write may take.
+    pub write_timeout: Duration,
+    pub card: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            default_max_staleness: Duration::from_secs(5),
+            default_wait: Duration::from_secs(1),
+            write_timeout: Duration::from_secs(10),
+            card: Limits::default(),
+        }
+    }
+}
+
+/// The use cases of one node. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    view: View,
+    history: Arc<dyn History>,
+    writes: Arc<dyn Writes>,
+    settings: Arc<Settings>,
+    metrics: Metrics,
+}
+
+impl Registry {
+    pub fn new(
+        view: View,
+        history: Arc<dyn History>,
+        writes: Arc<dyn Writes>,
+        settings: Settings,
+        metrics: Metrics,
+    ) -> Self {
+        Self { view, history, writes, settings: Arc::new(settings), metrics }
+    }
+
+    /// A call that arrives now.
+    pub fn call(&self, timeout: Option<Duration>) -> Call {
+        Call {
+            arrival: self.view.clock().now(),
+            started: Instant::now(),
+            timeout,
+            principal: Principal::anonymous(),
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether the view was ever proven. Stays true when the store is lost later: staleness says that.
+    pub fn is_ready(&self) -> bool {
+        let served = self.view.load();
+        served.generation > 0 || served.proof.is_some()
+    }
+
+    /// Staleness of the view now; `None`: unknown.
+    pub fn staleness(&self) -> Option<Duration> {
+        self.view.load().staleness(&self.view.clock().now())
+    }
+
+    fn tolerance(&self, read: &Read) -> MaxStaleness {
+        read.max_staleness.unwrap_or(MaxStaleness::Within(self.settings.default_max_staleness))
+    }
+}

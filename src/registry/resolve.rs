@@ -1,0 +1,318 @@
+//! Resolving peers under fences: one agent, or many at one position.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::consult::{Demand, Denied, consult, detail};
+use super::{Call, Read, Refusal, Registry};
+use crate::card::Card;
+use crate::clock::Moment;
+use crate::fence::{Condition, Facts, Fence, Outcome, Placed, Standing};
+use crate::terms::{AgentName, Digest, Freshness, MaxStaleness, Position, Reason};
+use crate::view::{Agent, Served};
+
+/// A resolve as it was asked for.
+#[derive(Debug, Clone)]
+pub struct Resolve {
+    pub agent: AgentName,
+    pub fence: Fence,
+    /// Raw digests that the caller holds, judged after the fence. Empty: none.
+    pub known: Vec<Digest>,
+    /// `None`: the server's default.
+    pub wait: Option<Duration>,
+}
+
+/// An agent that passed the fence.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    pub agent: Arc<Agent>,
+    pub card: Arc<Card>,
+    pub freshness: Freshness,
+    /// The caller holds these bytes already.
+    pub not_modified: bool,
+}
+
+/// A resolve of many agents at one position.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub agents: Vec<(AgentName, Fence)>,
+    pub read: Read,
+}
+
+/// What one item of a batch came to.
+#[derive(Debug)]
+pub struct BatchItem {
+    pub agent: AgentName,
+    pub outcome: Result<Resolved, Refusal>,
+}
+
+/// Agents that one batch may name.
+const BATCH_MAX: usize = 1_000;
+
+impl Registry {
+    /// Resolves one agent.
+    ///
+    /// # Errors
+    /// The refusal, with the card that did not pass where there is one.
+    pub async fn resolve(&self, call: &Call, request: &Resolve) -> Result<Resolved, Refusal> {
+        let outcome = self.resolve_unmetered(call, request).await;
+        let name = match &outcome {
+            Ok(resolved) if resolved.not_modified => "not_modified",
+            Ok(_) => "resolved",
+            Err(refusal) => refusal.reason().slug(),
+        };
+        self.metrics
+            .resolves
+            .get_or_create(&crate::telemetry::metrics::OutcomeLabels { outcome: name })
+            .inc();
+        outcome
+    }
+
+    async fn resolve_unmetered(&self, call: &Call, request: &Resolve) -> Result<Resolved, Refusal> {
+        let fence = &request.fence;
+        let named: Named = fence.into();
+        let demand = Demand {
+            tolerance: fence.tolerance(self.settings.default_max_staleness),
+            positions: named.positions(),
+            wait: request.wait,
+        };
+        let content = |served: &Served, now: &Moment| refused_by_content(served, now, &request.agent, fence);
+        match consult(&self.view, &self.settings, call, demand, content).await {
+            Ok((served, now)) => {
+                let Some((agent, card)) = current(&served, &request.agent) else {
+                    return Err(Refusal::internal());
+                };
+                let not_modified = !request.known.is_empty() && request.known.contains(&card.raw_digest());
+                let freshness = freshness(&served, &now, agent);
+                Ok(Resolved { agent: Arc::clone(agent), card: Arc::clone(card), freshness, not_modified })
+            }
+            Err(Ok(denied)) => Err(self.refuse(denied, &request.agent, fence)),
+            Err(Err(refusal)) => Err(refusal.about(&request.agent)),
+        }
+    }
+
+    /// Resolves many agents at one position; each passes or is refused by itself.
+    ///
+    /// # Errors
+    /// When the batch itself is malformed, or the view does not stand where the batch wants it.
+    pub async fn resolve_batch(
+        &self,
+        call: &Call,
+        batch: &Batch,
+    ) -> Result<(Vec<BatchItem>, Freshness), Refusal> {
+        if batch.agents.len() > BATCH_MAX {
+            let detail =
+                format!("{} agents in one batch are too many: at most {BATCH_MAX}", batch.agents.len());
+            return Err(Refusal::invalid(detail));
+        }
+        let default = self.settings.default_max_staleness;
+        let (tolerance, positions) = self.batch_demand(batch);
+        let demand = Demand { tolerance, positions: &positions, wait: batch.read.wait };
+        // One confirmation serves all items that would be refused on what is held.
+        let content = |served: &Served, now: &Moment| {
+            batch.agents.iter().find_map(|(agent, fence)| refused_by_content(served, now, agent, fence))
+        };
+        let (served, now, standing) = match consult(&self.view, &self.settings, call, demand, content).await {
+            Ok((served, now)) => (served, now, None),
+            Err(Ok(denied)) => {
+                if let Some(reason) = crate::fence::standing(self.tolerance(&batch.read), &denied.standing)
+                    && (batch.read.max_staleness.is_some() || batch.read.at_least.is_some())
+                {
+                    return Err(self.refuse_read(&Denied { reason, ..denied }));
+                }
+                (Arc::clone(&denied.served), denied.now, Some(denied))
+            }
+            Err(Err(refusal)) => return Err(refusal),
+        };
+        let items = batch.agents.iter().map(|(agent, fence)| {
+            let outcome = match &standing {
+                None => None,
+                Some(denied) => {
+                    let standing = item_standing(batch, fence, denied.standing);
+                    let of_view = crate::fence::standing(self.item_tolerance(batch, fence), &standing);
+                    let of_content = refused_by_content(&served, &now, agent, fence);
+                    match (of_view, of_content) {
+                        (Some(reason), _) => Some(reason),
+                        (None, Some(reason)) if denied.standing.proven_since_arrival => Some(reason),
+                        (None, Some(_)) => Some(Reason::FreshnessUnverifiable),
+                        (None, None) => None,
+                    }
+                }
+            };
+            let outcome = match (outcome, current(&served, agent), &standing) {
+                (None, Some((agent, card)), _) => Ok(Resolved {
+                    agent: Arc::clone(agent),
+                    card: Arc::clone(card),
+                    freshness: freshness(&served, &now, agent),
+                    not_modified: false,
+                }),
+                (Some(reason), _, Some(denied)) => {
+                    let denied = Denied {
+                        reason,
+                        served: Arc::clone(&served),
+                        standing: item_standing(batch, fence, denied.standing),
+                        now: denied.now,
+                    };
+                    Err(self.refuse_with(denied, agent, fence, default))
+                }
+                _ => Err(Refusal::internal()),
+            };
+            BatchItem { agent: agent.clone(), outcome }
+        });
+        Ok((items.collect(), served.freshness(&now)))
+    }
+
+    /// The strictest of what the batch and its items demand.
+    fn batch_demand(&self, batch: &Batch) -> (MaxStaleness, Vec<Position>) {
+        let mut positions: Vec<Position> = batch.read.at_least.iter().copied().collect();
+        let mut strictest = None;
+        for (_, fence) in &batch.agents {
+            positions.extend(fence.positions());
+            strictest = Some(stricter(strictest, self.item_tolerance(batch, fence)));
+        }
+        (strictest.unwrap_or_else(|| self.tolerance(&batch.read)), positions)
+    }
+
+    /// An item's own bound; else the batch's; else the default, which a pin replaces.
+    fn item_tolerance(&self, batch: &Batch, fence: &Fence) -> MaxStaleness {
+        match (fence.max_staleness, batch.read.max_staleness) {
+            (Some(own), Some(of_batch)) => stricter(Some(own), of_batch),
+            (None, Some(of_batch)) => of_batch,
+            _ => fence.tolerance(self.settings.default_max_staleness),
+        }
+    }
+
+    fn refuse(&self, denied: Denied, agent: &AgentName, fence: &Fence) -> Refusal {
+        self.refuse_with(denied, agent, fence, self.settings.default_max_staleness)
+    }
+
+    fn refuse_with(&self, denied: Denied, agent: &AgentName, fence: &Fence, default: Duration) -> Refusal {
+        let found = denied.served.state.agent(agent);
+        let card = found.and_then(|found| found.card());
+        let facts = found.zip(card).map(|(found, card)| facts(&denied.served, &denied.now, found, card));
+        let conditions = fence.report(&denied.standing, default, facts.as_ref());
+        let detail = match denied.reason {
+            Reason::AgentNotFound => {
+                format!("there is no agent {agent}, as of {}", denied.served.state.position())
+            }
+            Reason::AgentRetired => format!("{agent} is retired"),
+            reason => {
+                let failed = |condition: &&Condition| condition.outcome != Outcome::Passed;
+                let mut failed = conditions.iter().filter(failed);
+                let first = failed.find(|condition| concerns(reason, condition.condition));
+                first.map_or_else(
+                    || detail(reason, &denied),
+                    |c| format!("{}: {} was wanted, {} was found", c.condition, c.wanted, c.found),
+                )
+            }
+        };
+        let content = refused_by_content(&denied.served, &denied.now, agent, fence);
+        Refusal::new(denied.reason, detail).about(agent).with(|parts| {
+            parts.conditions = conditions;
+            // The content outcome beside a freshness that could not be proven.
+            if content == Some(Reason::AgentNotFound) && denied.reason != Reason::AgentNotFound {
+                parts.detail.push_str("; no such agent is held");
+            }
+            if content == Some(Reason::AgentRetired) && denied.reason != Reason::AgentRetired {
+                parts.detail.push_str("; the agent is held as retired");
+            }
+            parts.revision = found.map(|found| found.revision);
+            parts.card = card.cloned();
+            parts.freshness = Some(match found {
+                Some(found) => freshness(&denied.served, &denied.now, found),
+                None => denied.served.freshness(&denied.now),
+            });
+            parts.retry_after = retry_after(denied.reason);
+        })
+    }
+
+    /// The refusal of a read that is about no single agent.
+    pub(super) fn refuse_read(&self, denied: &Denied) -> Refusal {
+        Refusal::new(denied.reason, detail(denied.reason, denied)).with(|parts| {
+            parts.freshness = Some(denied.served.freshness(&denied.now));
+            parts.retry_after = retry_after(denied.reason);
+        })
+    }
+}
+
+/// Positions that a fence names; at most two, so that a resolve allocates nothing for them.
+struct Named {
+    all: [Position; 2],
+    count: usize,
+}
+
+impl From<&Fence> for Named {
+    fn from(fence: &Fence) -> Self {
+        let mut named = Self { all: [Position { seq: 0, tag: crate::terms::Tag(0) }; 2], count: 0 };
+        for position in fence.positions().take(2) {
+            named.all[named.count] = *position;
+            named.count += 1;
+        }
+        named
+    }
+}
+
+impl Named {
+    fn positions(&self) -> &[Position] {
+        &self.all[..self.count]
+    }
+}
+
+/// An item that names no position is not refused for the position of another.
+fn item_standing(batch: &Batch, fence: &Fence, of_all: Standing) -> Standing {
+    let names_one = batch.read.at_least.is_some() || fence.positions().next().is_some();
+    Standing { placed: if names_one { of_all.placed } else { Placed::Reached }, ..of_all }
+}
+
+fn current<'a>(served: &'a Served, agent: &AgentName) -> Option<(&'a Arc<Agent>, &'a Arc<Card>)> {
+    let agent = served.state.agent(agent)?;
+    Some((agent, agent.card()?))
+}
+
+fn facts<'a>(served: &Served, now: &Moment, agent: &Agent, card: &'a Card) -> Facts<'a> {
+    Facts {
+        revision: agent.revision,
+        card,
+        origin: agent.origin(),
+        authority_wall: served.authority_wall(now),
+    }
+}
+
+fn refused_by_content(served: &Served, now: &Moment, agent: &AgentName, fence: &Fence) -> Option<Reason> {
+    let Some(found) = served.state.agent(agent) else { return Some(Reason::AgentNotFound) };
+    let Some(card) = found.card() else { return Some(Reason::AgentRetired) };
+    fence.content(&facts(served, now, found, card))
+}
+
+pub(super) fn freshness(served: &Served, now: &Moment, agent: &Agent) -> Freshness {
+    Freshness { origin: Some(agent.origin()), ..served.freshness(now) }
+}
+
+fn stricter(one: Option<MaxStaleness>, other: MaxStaleness) -> MaxStaleness {
+    match (one, other) {
+        (Some(MaxStaleness::Within(a)), MaxStaleness::Within(b)) => MaxStaleness::Within(a.min(b)),
+        (Some(MaxStaleness::Within(a)), MaxStaleness::Any) => MaxStaleness::Within(a),
+        (_, other) => other,
+    }
+}
+
+/// Whether a condition is what a reason is about.
+fn concerns(reason: Reason, condition: &str) -> bool {
+    match reason {
+        Reason::RevisionBelowFloor => condition == "min_revision",
+        Reason::PinMismatch => condition.starts_with("pin"),
+        Reason::VersionBelowFloor | Reason::VersionIncomparable => condition == "min_version",
+        Reason::SkillMissing | Reason::ModeMissing => condition == "skills",
+        Reason::CapabilityMissing => {
+            matches!(condition, "streaming" | "push_notifications" | "extended_card" | "extension")
+        }
+        Reason::OriginUnconfirmed => condition == "max_origin_age",
+        _ => false,
+    }
+}
+
+/// When a refusal that may be retried may be: a confirmation is tried again at least that often.
+pub(super) fn retry_after(reason: Reason) -> Option<Duration> {
+    matches!(reason.retry(), crate::terms::Retry::Yes | crate::terms::Retry::Later)
+        .then_some(Duration::from_secs(1))
+}

@@ -1,0 +1,331 @@
+//! Registering, retiring and rolling back.
+//!
+//! Everything that can be computed before the ledger's lock is computed here: the card is checked and
+//! digested, and the change is taken against the card that the view shows. If another card turns out to be
+//! current under the lock, the change is computed again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{Call, Refusal, Registry};
+use crate::card::{Card, Change, Refused, version};
+use crate::ledger::{Against, Expect, Op, Outcome, Receipt, Write, WriteError};
+use crate::telemetry::metrics::{ClassLabels, OutcomeLabels};
+use crate::terms::{AgentName, Digest, Position, Reason, RequestId};
+
+/// A register as it was asked for.
+#[derive(Debug, Clone)]
+pub struct Register {
+    pub agent: AgentName,
+    /// The card, byte for byte as received.
+    pub bytes: Bytes,
+    pub expect: Expect,
+    /// `None`: one is made, and a retry is a new request.
+    pub request_id: Option<RequestId>,
+    /// What the pipeline calls this deploy: SemVer or an integer.
+    pub release: Option<String>,
+    pub note: Option<String>,
+    /// Where the card came from, for people: a commit, a pipeline's address.
+    pub source: Option<String>,
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Retire {
+    pub agent: AgentName,
+    pub expect: Expect,
+    pub request_id: Option<RequestId>,
+    pub note: Option<String>,
+    pub dry_run: bool,
+}
+
+/// Registers the bytes of an earlier revision again.
+#[derive(Debug, Clone)]
+pub struct Rollback {
+    pub agent: AgentName,
+    /// The revision whose bytes are to be current.
+    pub to: u64,
+    pub expect: Expect,
+    pub request_id: Option<RequestId>,
+    pub note: Option<String>,
+    pub dry_run: bool,
+}
+
+/// What a write led to.
+#[derive(Debug, Clone)]
+pub struct Written {
+    pub agent: AgentName,
+    pub outcome: Outcome,
+    pub revision: u64,
+    /// The entry that made the revision; `None` when a dry run would make one.
+    pub position: Option<Position>,
+    /// The card that was sent; absent on a retirement.
+    pub card: Option<Arc<Card>>,
+    pub change: Option<Change>,
+    /// A later revision is current: this is the answer to a repeated request.
+    pub superseded: bool,
+    pub dry_run: bool,
+}
+
+/// Times that a change is computed anew because another card became current meanwhile.
+const REBASES: usize = 8;
+/// Bytes in a note or a source.
+const TEXT_MAX: usize = 4_096;
+/// Bytes in a release.
+const RELEASE_MAX: usize = 128;
+
+impl Registry {
+    /// Registers a card.
+    ///
+    /// # Errors
+    /// The refusal; `outcome_unknown` when it may or may not have been done.
+    pub async fn register(&self, call: &Call, request: Register) -> Result<Written, Refusal> {
+        let about = request.agent.clone();
+        let outcome =
+            self.register_as(call, request, "register").await.map_err(|refusal| refusal.about(&about));
+        self.count(&outcome);
+        outcome
+    }
+
+    /// Registers the bytes of an earlier revision.
+    ///
+    /// # Errors
+    /// As [`Registry::register`]; `revision_not_found` when there is no such revision.
+    pub async fn rollback(&self, call: &Call, request: Rollback) -> Result<Written, Refusal> {
+        let about = request.agent.clone();
+        let outcome = self.roll_back(call, request).await.map_err(|refusal| refusal.about(&about));
+        self.count(&outcome);
+        outcome
+    }
+
+    async fn roll_back(&self, call: &Call, request: Rollback) -> Result<Written, Refusal> {
+        let deadline = self.write_deadline(call);
+        let within = tokio::time::timeout_at(deadline, self.history.card(&request.agent, request.to));
+        let bytes = within
+            .await
+            .map_err(|_| Refusal::store_unavailable())?
+            .map_err(|error| super::history::failed(&error))?;
+        let Some(bytes) = bytes else {
+            let detail = format!("{} has no revision {} with a card", request.agent, request.to);
+            return Err(Refusal::new(Reason::RevisionNotFound, detail));
+        };
+        let register = Register {
+            agent: request.agent,
+            bytes,
+            expect: request.expect,
+            request_id: request.request_id,
+            release: None,
+            note: request.note,
+            source: Some(format!("rollback:{}", request.to)),
+            dry_run: request.dry_run,
+        };
+        self.register_as(call, register, "rollback").await
+    }
+
+    /// Retires an agent: a tombstone stays.
+    ///
+    /// # Errors
+    /// `agent_not_found`, `revision_conflict`, and what any write may be refused with.
+    pub async fn retire(&self, call: &Call, request: Retire) -> Result<Written, Refusal> {
+        let about = request.agent.clone();
+        let outcome = self.retire_unmetered(call, request).await.map_err(|refusal| refusal.about(&about));
+        self.count(&outcome);
+        outcome
+    }
+
+    async fn retire_unmetered(&self, call: &Call, request: Retire) -> Result<Written, Refusal> {
+        check_text("note", request.note.as_deref(), TEXT_MAX)?;
+        let deadline = self.write_deadline(call);
+        let write = Write {
+            names: names("retire", &request.agent, None, request.expect, None),
+            agent: request.agent.clone(),
+            principal: call.principal.clone(),
+            request_id: request.request_id.unwrap_or_else(RequestId::random),
+            op: Op::Retire,
+            expect: request.expect,
+            note: request.note,
+            dry_run: request.dry_run,
+            deadline: deadline.into_std(),
+        };
+        let receipt = self.writes.submit(write).await.map_err(refused)?;
+        self.applied(&receipt, deadline).await;
+        Ok(written(request.agent, None, receipt, request.dry_run))
+    }
+
+    async fn register_as(&self, call: &Call, request: Register, operation: &str) -> Result<Written, Refusal> {
+        check_text("note", request.note.as_deref(), TEXT_MAX)?;
+        check_text("source", request.source.as_deref(), TEXT_MAX)?;
+        if let Some(release) = &request.release {
+            check_release(release)?;
+        }
+        let card = Arc::new(Card::check(request.bytes, &self.settings.card).map_err(invalid_card)?);
+        let deadline = self.write_deadline(call);
+        let mut write = Write {
+            names: names(
+                operation,
+                &request.agent,
+                Some(&card.raw_digest()),
+                request.expect,
+                request.release.as_deref(),
+            ),
+            agent: request.agent.clone(),
+            principal: call.principal.clone(),
+            request_id: request.request_id.unwrap_or_else(RequestId::random),
+            op: Op::Retire,
+            expect: request.expect,
+            note: request.note,
+            dry_run: request.dry_run,
+            deadline: deadline.into_std(),
+        };
+        for _ in 0..REBASES {
+            write.op = Op::Register {
+                card: Arc::clone(&card),
+                against: self.against(&request.agent, &card),
+                release: request.release.clone(),
+                source: request.source.clone(),
+            };
+            match self.writes.submit(write.clone()).await {
+                Ok(receipt) => {
+                    self.applied(&receipt, deadline).await;
+                    return Ok(written(request.agent, Some(card), receipt, request.dry_run));
+                }
+                Err(WriteError::Rebase) => {
+                    // What was current under the lock is committed: a proof from now on holds it.
+                    let now = self.view.clock().now();
+                    if self.view.confirm(&now, deadline).await.is_err() {
+                        return Err(Refusal::store_unavailable());
+                    }
+                }
+                Err(error) => return Err(refused(error)),
+            }
+        }
+        let detail = "other registers of the agent were faster each time".to_owned();
+        Err(Refusal::new(Reason::Overloaded, detail).retry_after(Duration::from_secs(1)))
+    }
+
+    /// The change against the card that the view shows, to stand if that is the one under the lock.
+    fn against(&self, agent: &AgentName, card: &Card) -> Option<Against> {
+        let served = self.view.load();
+        let before = served.state.agent(agent)?.last_card()?;
+        Some(Against { raw_digest: before.raw_digest(), change: Change::between(before, card) })
+    }
+
+    fn write_deadline(&self, call: &Call) -> Instant {
+        let limit = self.settings.write_timeout;
+        call.started + call.timeout.map_or(limit, |timeout| limit.min(timeout.mul_f64(0.9)))
+    }
+
+    /// Waits until this node's own view has applied the write. When it cannot in time, the write is done all
+    /// the same and is not turned into an error.
+    async fn applied(&self, receipt: &Receipt, deadline: Instant) {
+        if let Some(position) = receipt.position
+            && self.view.wait_for(&position, deadline).await.is_err()
+        {
+            tracing::warn!(%position, "a write is committed, and this node's view had not applied it in time");
+        }
+    }
+
+    fn count(&self, outcome: &Result<Written, Refusal>) {
+        let name = match outcome {
+            Ok(written) if written.dry_run => "dry_run",
+            Ok(written) => written.outcome.as_str(),
+            Err(refusal) => refusal.reason().slug(),
+        };
+        self.metrics.writes.get_or_create(&OutcomeLabels { outcome: name }).inc();
+        let Ok(written) = outcome else { return };
+        let Some(change) = written.change.as_ref().filter(|_| !written.dry_run && !written.superseded) else {
+            return;
+        };
+        self.metrics.changes.get_or_create(&ClassLabels { class: change.class.as_str() }).inc();
+        if change.silent {
+            self.metrics.silent_mutations.inc();
+            tracing::info!(agent = %written.agent, revision = written.revision, "silent mutation accepted");
+        }
+    }
+}
+
+fn written(agent: AgentName, card: Option<Arc<Card>>, receipt: Receipt, dry_run: bool) -> Written {
+    Written {
+        agent,
+        outcome: receipt.outcome,
+        revision: receipt.revision,
+        position: receipt.position,
+        card,
+        change: receipt.change,
+        superseded: receipt.superseded,
+        dry_run,
+    }
+}
+
+/// What a request id names: the same id with anything else is another request.
+fn names(
+    operation: &str,
+    agent: &AgentName,
+    bytes: Option<&Digest>,
+    expect: Expect,
+    release: Option<&str>,
+) -> Digest {
+    let bytes = bytes.map_or_else(String::new, Digest::hex);
+    let expect = match expect {
+        Expect::Any => "any".to_owned(),
+        Expect::Absent => "absent".to_owned(),
+        Expect::Revision { number, seen_at: None } => format!("revision {number}"),
+        Expect::Revision { number, seen_at: Some(position) } => format!("revision {number}@{position}"),
+        Expect::Digest(digest) => digest.tagged(),
+    };
+    let release = release.map_or_else(String::new, |release| format!("release {release}"));
+    Digest::of([operation, agent.as_str(), &bytes, &expect, &release].join("\0").as_bytes())
+}
+
+fn check_text(what: &str, text: Option<&str>, max: usize) -> Result<(), Refusal> {
+    match text {
+        Some(text) if text.len() > max => {
+            Err(Refusal::invalid(format!("{what} of {} bytes is too long: at most {max}", text.len())))
+        }
+        Some(text) if text.contains('\0') => {
+            Err(Refusal::invalid(format!("{what} must not hold a NUL character")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_release(release: &str) -> Result<(), Refusal> {
+    if release.len() > RELEASE_MAX || version::Version::parse(release).is_none() {
+        let shown: String = release.chars().take(40).collect();
+        let detail = format!("release `{}` is neither SemVer nor an integer", shown.escape_debug());
+        return Err(Refusal::invalid(detail));
+    }
+    Ok(())
+}
+
+fn invalid_card(refused: Refused) -> Refusal {
+    let reason = if refused.is_too_large() { Reason::PayloadTooLarge } else { Reason::InvalidCard };
+    Refusal::new(reason, refused.to_string()).with(|parts| parts.violations = refused.violations)
+}
+
+fn refused(error: WriteError) -> Refusal {
+    match error {
+        WriteError::Refused(refusal) => Refusal::new(refusal.reason, refusal.detail).with(|parts| {
+            parts.revision = refusal.current;
+            parts.change = refusal.change;
+        }),
+        WriteError::Unavailable => {
+            Refusal::new(Reason::StoreUnavailable, "the store did not answer in time; nothing was written")
+                .retry_after(Duration::from_secs(1))
+        }
+        WriteError::OutcomeUnknown => Refusal::new(
+            Reason::OutcomeUnknown,
+            "the write may or may not have been done; send it again with the same request id",
+        )
+        .retry_after(Duration::from_secs(1)),
+        WriteError::Overloaded => Refusal::new(Reason::Overloaded, "too many writes are waiting")
+            .retry_after(Duration::from_secs(1)),
+        WriteError::Draining => {
+            Refusal::new(Reason::Draining, "this node is shutting down").retry_after(Duration::from_secs(1))
+        }
+        WriteError::Rebase | WriteError::Internal => Refusal::internal(),
+    }
+}
