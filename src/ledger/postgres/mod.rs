@@ -51,6 +51,19 @@ pub use self::session::Options;
 const STEP: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(30);
 
+/// The statements that every read, confirmation and batch runs, by name: for the test of their plans.
+#[cfg(any(test, feature = "testing"))]
+pub const HOT_STATEMENTS: [(&str, &str); 8] = [
+    ("head", follow::HEAD),
+    ("page", follow::PAGE),
+    ("liveness", follow::LIVENESS),
+    ("lookup", transact::LOOKUP),
+    ("forget", transact::FORGET),
+    ("revision", history::ONE),
+    ("revisions", history::SOME),
+    ("card", history::CARD),
+];
+
 /// A ledger in a PostgreSQL database. Clones share it.
 #[derive(Clone)]
 pub struct Postgres {

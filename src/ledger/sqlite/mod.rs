@@ -145,3 +145,26 @@ async fn pragma(connection: &mut SqliteConnection, name: &'static str) -> Result
     let row = sqlx::query(query).fetch_one(connection).await;
     row.and_then(|row| row.try_get(0)).map_err(|error| self::error(name, &error))
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::ledger::conformance::{Backend, Ledger};
+
+    struct InAFile;
+
+    #[async_trait]
+    impl Backend for InAFile {
+        async fn fresh(&self) -> Ledger {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Sqlite::open(folder.path().join("ledger.db"), Clock::System).await.unwrap();
+            let mut ledger = Ledger::over(store);
+            ledger.keep.push(Box::new(folder));
+            ledger
+        }
+    }
+
+    crate::ledger_conformance!(InAFile);
+}
