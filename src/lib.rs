@@ -1,5 +1,6 @@
 //! stub
 
+pub mod card;
 pub mod terms;
 
 pub mod card;
