@@ -1,7 +1,8 @@
 //! stub
 
-pub mod card;
 pub mod terms;
+
+pub mod clock;
 
 pub mod card;
 
@@ -17,4 +18,6 @@ pub mod api;
 
 pub mod telemetry;
 
-pub mod clock;
+pub mod config;
+
+pub mod server;

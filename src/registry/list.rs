@@ -177,8 +177,10 @@ impl<'a> Matcher<'a> {
                 .as_deref()
                 .is_none_or(|tag| normal.skills.iter().any(|skill| skill.tags.iter().any(|t| **t == *tag)))
             && f.mode.as_deref().is_none_or(|mode| {
-                let mut all =
-                    normal.skills.iter().flat_map(|s| s.effective_input.iter().chain(&s.effective_output));
+                let mut all = normal
+                    .skills
+                    .iter()
+                    .flat_map(|s| s.effective_input.iter().chain(s.effective_output.iter()));
                 all.any(|there| modes::accepts(there, mode))
             })
             && f.capability.as_deref().is_none_or(|capability| match capability {

@@ -1,5 +1,6 @@
 //! What operators see: metrics, logs and traces.
 
 pub mod metrics;
+pub mod tracing;
 
 pub use metrics::Metrics;

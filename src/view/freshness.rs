@@ -166,7 +166,7 @@ mod tests {
         let proof = Proof { at: clock.now(), authority_wall: Timestamp::from_micros(5) };
         hands.advance_boot(Duration::from_secs(3));
         let served = served(Some(proof));
-        assert_eq!(served.staleness(&clock.now()), Some(Duration::from_secs(3)));
+        assert_eq!(served.staleness(&clock.now()).map(|age| age.as_millis()), Some(3_000));
         assert_eq!(served.authority_wall(&clock.now()), Some(Timestamp::from_micros(3_000_005)));
     }
 

@@ -1,0 +1,396 @@
+//! What `serve` can be told: flags over environment (`CARDFENCE_*`) over a file, and the defaults under all.
+//!
+//! One list of settings ([`Args`]) serves all three: the flag's name is the environment variable's and the
+//! file's member. [`Config`] is what comes out, checked; a contradiction is refused at start, by name.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::terms::{display_duration, parse_duration};
+
+/// The settings of a server. Every one is optional; durations are written like `250ms`, `5s`, `2m`.
+#[derive(Debug, Clone, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Args {
+    /// Address and port to listen on; port 0 takes a free one [default: 127.0.0.1:7878]
+    #[arg(long, env = "CARDFENCE_LISTEN", value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// `sqlite:PATH`, created when absent, or `postgres://…` [default: sqlite:cardfence.db]
+    #[arg(long, env = "CARDFENCE_STORE", value_name = "URL", hide_env_values = true)]
+    pub store: Option<String>,
+    /// `apply` brings the schema up to date at start, `check` refuses another schema [default: apply]
+    #[arg(long, env = "CARDFENCE_MIGRATE", value_name = "MODE")]
+    pub migrate: Option<String>,
+    /// What this node calls itself in its answers [default: the host's name and the port]
+    #[arg(long, env = "CARDFENCE_NODE", value_name = "NAME")]
+    pub node: Option<String>,
+    /// Listen on other addresses than loopback although nobody is asked for credentials
+    #[arg(long, env = "CARDFENCE_INSECURE", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub insecure: Option<bool>,
+    /// Staleness accepted where a fence says nothing of it [default: 5s]
+    #[arg(long, env = "CARDFENCE_DEFAULT_MAX_STALENESS", value_name = "DURATION")]
+    pub default_max_staleness: Option<String>,
+    /// Wait where a request says nothing of it, at most 10s [default: 1s]
+    #[arg(long, env = "CARDFENCE_DEFAULT_WAIT", value_name = "DURATION")]
+    pub default_wait: Option<String>,
+    /// Time between two polls of the ledger, each of which confirms the view [default: 100ms]
+    #[arg(long, env = "CARDFENCE_POLL", value_name = "DURATION")]
+    pub poll: Option<String>,
+    /// The longest that one exchange of the view with the store may take [default: 2s]
+    #[arg(long, env = "CARDFENCE_EXCHANGE_TIMEOUT", value_name = "DURATION")]
+    pub exchange_timeout: Option<String>,
+    /// The longest that a write may take [default: 10s]
+    #[arg(long, env = "CARDFENCE_WRITE_TIMEOUT", value_name = "DURATION")]
+    pub write_timeout: Option<String>,
+    /// The longest that any request may take [default: 30s]
+    #[arg(long, env = "CARDFENCE_REQUEST_TIMEOUT", value_name = "DURATION")]
+    pub request_timeout: Option<String>,
+    /// How long requests in flight may take to finish when the server is told to stop [default: 10s]
+    #[arg(long, env = "CARDFENCE_DRAIN_TIMEOUT", value_name = "DURATION")]
+    pub drain_timeout: Option<String>,
+    /// Requests handled at once; one more is refused as overloaded [default: 4096]
+    #[arg(long, env = "CARDFENCE_MAX_REQUESTS", value_name = "COUNT")]
+    pub max_requests: Option<usize>,
+    /// Connections at once; further ones wait to be accepted [default: 16384]
+    #[arg(long, env = "CARDFENCE_MAX_CONNECTIONS", value_name = "COUNT")]
+    pub max_connections: Option<usize>,
+    /// Size of a card in bytes [default: 262144]
+    #[arg(long, env = "CARDFENCE_MAX_CARD_BYTES", value_name = "BYTES")]
+    pub max_card_bytes: Option<usize>,
+    /// Where to send traces over OTLP (gRPC), such as `http://127.0.0.1:4317` [default: nowhere]
+    #[arg(long, env = "CARDFENCE_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+    /// `text` or `json` [default: text]
+    #[arg(long, env = "CARDFENCE_LOG_FORMAT", value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// What is logged, such as `info` or `cardfence=debug` [default: info]
+    #[arg(long, env = "CARDFENCE_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+/// Where the ledger is kept.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// One file, one process.
+    Sqlite(PathBuf),
+    /// A PostgreSQL database. Held whole, password included: `Display` and `Debug` hide it.
+    Postgres(String),
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => match url::Url::parse(url) {
+                Ok(mut url) => {
+                    if url.password().is_some() && url.set_password(Some("***")).is_err() {
+                        return f.write_str("postgres://***");
+                    }
+                    url.set_query(None);
+                    write!(f, "{url}")
+                }
+                Err(_) => f.write_str("postgres://***"),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Whether `serve` may change the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Migrate {
+    Apply,
+    Check,
+}
+
+/// How logs are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Checked settings.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub store: StoreUrl,
+    pub migrate: Migrate,
+    pub node: Option<String>,
+    pub default_max_staleness: Duration,
+    pub default_wait: Duration,
+    pub poll: Duration,
+    pub exchange_timeout: Duration,
+    pub write_timeout: Duration,
+    pub request_timeout: Duration,
+    pub drain_timeout: Duration,
+    pub max_requests: usize,
+    pub max_connections: usize,
+    pub max_card_bytes: usize,
+    pub otlp_endpoint: Option<String>,
+    pub log_format: LogFormat,
+    pub log: String,
+}
+
+/// A setting that cannot be used: its name, the value, and what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("{name}: `{value}` is not allowed: {allowed}")]
+    Invalid { name: &'static str, value: String, allowed: String },
+    #[error(
+        "listen: {0} can be reached by others, and nobody is asked for credentials: listen on loopback, or say --insecure"
+    )]
+    Insecure(SocketAddr),
+    #[error("the configuration file {path} cannot be read: {why}")]
+    File { path: String, why: String },
+}
+
+impl Args {
+    /// The settings of a TOML file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or holds something that is no setting.
+    pub fn from_file(path: &std::path::Path) -> Result<Self, Error> {
+        let failed = |why: String| Error::File { path: path.display().to_string(), why };
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| failed(error.to_string()))
+    }
+
+    /// These settings, and those of `lower` where these say nothing.
+    #[must_use]
+    pub fn over(self, lower: Self) -> Self {
+        Self {
+            listen: self.listen.or(lower.listen),
+            store: self.store.or(lower.store),
+            migrate: self.migrate.or(lower.migrate),
+            node: self.node.or(lower.node),
+            insecure: self.insecure.or(lower.insecure),
+            default_max_staleness: self.default_max_staleness.or(lower.default_max_staleness),
+            default_wait: self.default_wait.or(lower.default_wait),
+            poll: self.poll.or(lower.poll),
+            exchange_timeout: self.exchange_timeout.or(lower.exchange_timeout),
+            write_timeout: self.write_timeout.or(lower.write_timeout),
+            request_timeout: self.request_timeout.or(lower.request_timeout),
+            drain_timeout: self.drain_timeout.or(lower.drain_timeout),
+            max_requests: self.max_requests.or(lower.max_requests),
+            max_connections: self.max_connections.or(lower.max_connections),
+            max_card_bytes: self.max_card_bytes.or(lower.max_card_bytes),
+            otlp_endpoint: self.otlp_endpoint.or(lower.otlp_endpoint),
+            log_format: self.log_format.or(lower.log_format),
+            log: self.log.or(lower.log),
+        }
+    }
+
+    /// Checks the settings and fills in the defaults.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used.
+    pub fn check(self) -> Result<Config, Error> {
+        let listen = listen(self.listen.as_deref())?;
+        if !listen.ip().is_loopback() && self.insecure != Some(true) {
+            return Err(Error::Insecure(listen));
+        }
+        let config = Config {
+            listen,
+            store: store(self.store.as_deref().unwrap_or("sqlite:cardfence.db"))?,
+            migrate: match self.migrate.as_deref() {
+                None | Some("apply") => Migrate::Apply,
+                Some("check") => Migrate::Check,
+                Some(other) => return Err(invalid("migrate", other, "apply or check")),
+            },
+            node: self.node,
+            default_max_staleness: duration("default_max_staleness", self.default_max_staleness, 5_000)?,
+            default_wait: duration("default_wait", self.default_wait, 1_000)?,
+            poll: duration("poll", self.poll, 100)?,
+            exchange_timeout: duration("exchange_timeout", self.exchange_timeout, 2_000)?,
+            write_timeout: duration("write_timeout", self.write_timeout, 10_000)?,
+            request_timeout: duration("request_timeout", self.request_timeout, 30_000)?,
+            drain_timeout: duration("drain_timeout", self.drain_timeout, 10_000)?,
+            max_requests: count("max_requests", self.max_requests, 4_096)?,
+            max_connections: count("max_connections", self.max_connections, 16_384)?,
+            max_card_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
+            otlp_endpoint: self.otlp_endpoint,
+            log_format: match self.log_format.as_deref() {
+                None | Some("text") => LogFormat::Text,
+                Some("json") => LogFormat::Json,
+                Some(other) => return Err(invalid("log_format", other, "text or json")),
+            },
+            log: self.log.unwrap_or_else(|| "info".to_owned()),
+        };
+        config.checked()
+    }
+}
+
+impl Config {
+    fn checked(self) -> Result<Self, Error> {
+        let at_most = |name, value: Duration, max: Duration| {
+            let allowed = format!("at most {}", display_duration(max));
+            if value > max { Err(invalid(name, &display_duration(value), &allowed)) } else { Ok(()) }
+        };
+        let positive = |name, value: Duration| {
+            if value.is_zero() { Err(invalid(name, "0", "more than 0")) } else { Ok(()) }
+        };
+        at_most("default_wait", self.default_wait, Duration::from_secs(10))?;
+        at_most("poll", self.poll, Duration::from_secs(60))?;
+        positive("poll", self.poll)?;
+        positive("exchange_timeout", self.exchange_timeout)?;
+        positive("write_timeout", self.write_timeout)?;
+        positive("request_timeout", self.request_timeout)?;
+        // A refusal or an unknown outcome must be told before the request is given up.
+        at_most("write_timeout", self.write_timeout, self.request_timeout)?;
+        Ok(self)
+    }
+}
+
+/// The effective settings, one a line, with secrets hidden: what `--print-config` prints. It is a valid file.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let migrate = if self.migrate == Migrate::Apply { "apply" } else { "check" };
+        let format = if self.log_format == LogFormat::Text { "text" } else { "json" };
+        writeln!(f, "listen = \"{}\"", self.listen)?;
+        writeln!(f, "store = {:?}", self.store.to_string())?;
+        writeln!(f, "migrate = \"{migrate}\"")?;
+        if let Some(node) = &self.node {
+            writeln!(f, "node = {node:?}")?;
+        }
+        writeln!(f, "insecure = {}", !self.listen.ip().is_loopback())?;
+        for (name, value) in [
+            ("default_max_staleness", self.default_max_staleness),
+            ("default_wait", self.default_wait),
+            ("poll", self.poll),
+            ("exchange_timeout", self.exchange_timeout),
+            ("write_timeout", self.write_timeout),
+            ("request_timeout", self.request_timeout),
+            ("drain_timeout", self.drain_timeout),
+        ] {
+            writeln!(f, "{name} = \"{}\"", display_duration(value))?;
+        }
+        writeln!(f, "max_requests = {}", self.max_requests)?;
+        writeln!(f, "max_connections = {}", self.max_connections)?;
+        writeln!(f, "max_card_bytes = {}", self.max_card_bytes)?;
+        if let Some(endpoint) = &self.otlp_endpoint {
+            writeln!(f, "otlp_endpoint = {endpoint:?}")?;
+        }
+        writeln!(f, "log_format = \"{format}\"")?;
+        writeln!(f, "log = {:?}", self.log)
+    }
+}
+
+fn invalid(name: &'static str, value: &str, allowed: &str) -> Error {
+    Error::Invalid { name, value: value.chars().take(100).collect(), allowed: allowed.to_owned() }
+}
+
+fn listen(text: Option<&str>) -> Result<SocketAddr, Error> {
+    let Some(text) = text else { return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7878)) };
+    text.parse().map_err(|_| invalid("listen", text, "an IP address and a port, such as 127.0.0.1:7878"))
+}
+
+fn store(text: &str) -> Result<StoreUrl, Error> {
+    if let Some(path) = text.strip_prefix("sqlite:")
+        && !path.is_empty()
+    {
+        return Ok(StoreUrl::Sqlite(PathBuf::from(path)));
+    }
+    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+        return match url::Url::parse(text) {
+            Ok(_) => Ok(StoreUrl::Postgres(text.to_owned())),
+            // The text may hold a password.
+            Err(_) => Err(invalid(
+                "store",
+                "postgres://…",
+                "a URL such as postgres://user:password@host:5432/database",
+            )),
+        };
+    }
+    let shown = text.split("://").next().unwrap_or_default();
+    Err(invalid("store", shown, "sqlite:PATH or postgres://…"))
+}
+
+fn duration(name: &'static str, text: Option<String>, default_millis: u64) -> Result<Duration, Error> {
+    match text {
+        None => Ok(Duration::from_millis(default_millis)),
+        Some(text) => parse_duration(&text)
+            .map_err(|_| invalid(name, &text, "0, or a whole number followed by ms, s, m, h or d")),
+    }
+}
+
+fn count(name: &'static str, value: Option<usize>, default: usize) -> Result<usize, Error> {
+    match value {
+        Some(0) => Err(invalid(name, "0", "1 or more")),
+        value => Ok(value.unwrap_or(default)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_loopback_and_sqlite() {
+        let config = Args::default().check().unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:7878");
+        assert_eq!(config.store.to_string(), "sqlite:cardfence.db");
+    }
+
+    #[test]
+    fn binding_elsewhere_without_credentials_is_refused_unless_insecure_is_said() {
+        let args = |insecure| Args { listen: Some("0.0.0.0:7878".to_owned()), insecure, ..Args::default() };
+        assert!(matches!(args(None).check(), Err(Error::Insecure(_))));
+        assert!(matches!(args(Some(false)).check(), Err(Error::Insecure(_))));
+        assert!(args(Some(true)).check().is_ok());
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let url = "postgres://user:hunter2@db:5432/cards?sslpassword=hunter2";
+        let config = Args { store: Some(url.to_owned()), ..Args::default() }.check().unwrap();
+        for shown in [config.to_string(), format!("{config:?}")] {
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        let broken = Args { store: Some("mysql://user:hunter2@db".to_owned()), ..Args::default() }.check();
+        assert!(!broken.unwrap_err().to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn what_is_printed_is_a_file_that_reads_the_same() {
+        let config = Args::default().check().unwrap();
+        let again: Args = toml::from_str(&config.to_string()).unwrap();
+        assert_eq!(again.check().unwrap().to_string(), config.to_string());
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file: Args = toml::from_str("poll = \"1s\"\nmax_requests = 7").unwrap();
+        let flags = Args { poll: Some("50ms".to_owned()), ..Args::default() };
+        let config = flags.over(file).check().unwrap();
+        assert_eq!((config.poll, config.max_requests), (Duration::from_millis(50), 7));
+        assert!(toml::from_str::<Args>("pol = \"1s\"").is_err(), "a misspelt setting is refused");
+    }
+
+    #[test]
+    fn values_that_cannot_be_used_are_named() {
+        let bad = [
+            Args { poll: Some("0".to_owned()), ..Args::default() },
+            Args { poll: Some("fast".to_owned()), ..Args::default() },
+            Args { default_wait: Some("11s".to_owned()), ..Args::default() },
+            Args { write_timeout: Some("31s".to_owned()), ..Args::default() },
+            Args { listen: Some("localhost".to_owned()), ..Args::default() },
+            Args { migrate: Some("yes".to_owned()), ..Args::default() },
+            Args { max_requests: Some(0), ..Args::default() },
+            Args { store: Some("sqlite:".to_owned()), ..Args::default() },
+            Args { log_format: Some("xml".to_owned()), ..Args::default() },
+        ];
+        for args in bad {
+            assert!(args.clone().check().is_err(), "{args:?}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The integration tests: the real binary, real PostgreSQL clusters and real sockets, in one test program.
+//!
+//! One program, because `support` is then compiled and linked once, and because a process-wide PostgreSQL
+//! cluster is started once. A new group of tests is a module here.
+
+mod harness;
+mod support;
