@@ -16,6 +16,8 @@ pub mod registry;
 
 pub mod proto;
 
+pub mod wire;
+
 pub mod api;
 
 pub mod telemetry;
