@@ -63,10 +63,8 @@ async fn node(agents: usize) -> Node {
 
 fn fences() -> Vec<(&'static str, Fence)> {
     // Wide enough for the bench not to wait for a confirmation.
-    let bounded = Fence {
-        max_staleness: Some(MaxStaleness::Within(Duration::from_secs(60))),
-        ..Fence::default()
-    };
+    let bounded =
+        Fence { max_staleness: Some(MaxStaleness::Within(Duration::from_secs(60))), ..Fence::default() };
     let skill = SkillWanted {
         id: "skill-3".to_owned(),
         input_modes: vec!["text/plain".to_owned()],

@@ -33,7 +33,9 @@ pub fn accepts(card_mode: &str, wanted_mode: &str) -> bool {
     if offered.eq_ignore_ascii_case(wanted) || offered == "*/*" {
         return true;
     }
-    let Some(kind) = offered.strip_suffix("/*").filter(|kind| *kind != "*" && !kind.is_empty()) else { return false };
+    let Some(kind) = offered.strip_suffix("/*").filter(|kind| *kind != "*" && !kind.is_empty()) else {
+        return false;
+    };
     let Some((wanted_kind, rest)) = wanted.split_once('/') else { return false };
     wanted_kind.eq_ignore_ascii_case(kind) && !rest.is_empty()
 }

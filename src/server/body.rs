@@ -8,19 +8,22 @@ use http_body::{Frame, SizeHint};
 
 /// The body of an answer.
 #[derive(Debug)]
-pub enum Body {
+pub(super) enum Body {
     Grpc(tonic::body::Body),
     Http(axum::body::Body),
 }
 
 /// Why a body could not be sent on.
-pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Grpc(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Self::Http(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tower::{Layer, Service};
@@ -25,12 +24,6 @@ use crate::telemetry::{Metrics, tracing::adopt};
 use crate::terms::Reason;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-/// Which wire a request came by: gRPC says so in its content type.
-pub(super) fn wire(headers: &HeaderMap) -> Wire {
-    let content_type = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
-    if content_type.is_some_and(|value| value.starts_with(b"application/grpc")) { Wire::Grpc } else { Wire::Http }
-}
 
 /// Counts requests, times them, and puts each in a span that adopts the caller's trace.
 #[derive(Debug, Clone)]
@@ -80,7 +73,7 @@ where
 
     fn call(&mut self, request: Request<Incoming>) -> Answer {
         let started = Instant::now();
-        let wire = wire(request.headers());
+        let wire = Wire::of(request.headers());
         let method = wire.method(&request);
         let span = tracing::debug_span!("request", wire = wire.name(), method, code = tracing::field::Empty);
         adopt(&span, request.headers());
@@ -115,7 +108,7 @@ where
         let Ok(permit) = Arc::clone(&self.layer.0).try_acquire_owned() else {
             let refusal = Refusal::new(Reason::Overloaded, "too many requests are in flight at this node")
                 .retry_after(Duration::from_secs(1));
-            let response = wire(request.headers()).refuse(refusal);
+            let response = Wire::of(request.headers()).refuse(refusal);
             return Box::pin(async move { Ok(response) });
         };
         let answer = self.inner.call(request);
@@ -142,13 +135,14 @@ where
 
     fn call(&mut self, request: Request<Incoming>) -> Answer {
         let limit = self.layer.0;
-        let wire = wire(request.headers());
+        let wire = Wire::of(request.headers());
         let answer = self.inner.call(request);
         Box::pin(async move {
             if let Ok(response) = tokio::time::timeout(limit, answer).await {
                 return response;
             }
-            let detail = format!("no answer within {} ms; what was asked may still be done", limit.as_millis());
+            let detail =
+                format!("no answer within {} ms; what was asked may still be done", limit.as_millis());
             let refusal = Refusal::new(Reason::DeadlineExceeded, detail).retry_after(Duration::from_secs(1));
             Ok(wire.refuse(refusal))
         })

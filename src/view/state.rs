@@ -111,7 +111,8 @@ impl FoldError {
 }
 
 /// Names come from outside, so the hash is keyed; it is also looked up on every resolve, so it is quick.
-type Agents = imbl::GenericHashMap<AgentName, Arc<Agent>, ahash::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
+type Agents =
+    imbl::GenericHashMap<AgentName, Arc<Agent>, ahash::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
 
 /// All agents at one position.
 #[derive(Debug, Clone)]
