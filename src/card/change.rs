@@ -64,6 +64,8 @@ vocabulary! {
         ContentChanged = "content_changed",
         /// The bytes changed, and nothing that they say.
         FormattingChanged = "formatting_changed",
+        /// The list of items ends here although there are more; its class is the gravest of theirs.
+        MoreChanges = "more_changes",
     }
 }
 
