@@ -97,9 +97,6 @@ impl Change {
         let shape = before.shape() != after.shape();
         if shape || before.negotiation_fingerprint() != after.negotiation_fingerprint() {
             pair.moved(&mut items);
-            if items.class() == Class::Cosmetic {
-                items.add(ItemKind::NegotiationChanged, Class::Breaking, String::new(), "");
-            }
         }
         pair.cosmetic(&mut items);
         let class = items.class();

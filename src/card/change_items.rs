@@ -197,7 +197,11 @@ impl<'c> Pair<'c> {
         self.interfaces(items);
         self.extensions(items);
         self.security(items);
-        match (self.old.card.shape(), self.new.card.shape()) {
+        let (before, after) = (self.old.card, self.new.card);
+        if items.list.is_empty() && before.negotiation_fingerprint() != after.negotiation_fingerprint() {
+            items.add(ItemKind::NegotiationChanged, Class::Breaking, String::new(), "");
+        }
+        match (before.shape(), after.shape()) {
             (from, to) if from == to => {}
             (_, to @ Shape::Superset) => {
                 items.add(ItemKind::ShapeWidened, Class::Additive, String::new(), to.as_str());
