@@ -153,7 +153,8 @@ impl World {
             return;
         }
         let name = *dice.pick(&AGENTS);
-        let bytes = card(&dice.roll(3).to_string(), &dice.pick::<&str>(&["s", "t"]).to_string(), "text/plain");
+        let bytes =
+            card(&dice.roll(3).to_string(), &dice.pick::<&str>(&["s", "t"]).to_string(), "text/plain");
         let current = self.record.get(name).and_then(|all| all.last()).cloned();
         let (expect, met) = match dice.roll(4) {
             0 => (Expect::Absent, current.as_ref().is_none_or(|acked| acked.raw.is_none())),
