@@ -241,6 +241,7 @@ mod tests {
             ("src/cli/demo.rs", "use crate::server;", &[]),
             ("src/cli/list.rs", "use crate::server;", &["server"]),
             ("src/main.rs", "fn main() { cardfence::server::run() }", &["server::run"]),
+            ("src/ledger/mod.rs", "macro_rules! a { () => { $crate::b!($crate::api::c!()); } }", &["api::c"]),
             ("src/surprise.rs", "", &["surprise"]),
             ("src/ledger/sqlite/read.rs", "use crate::clock::Clock;", &[]),
             ("src/ledger/postgres/read.rs", "use crate::clock::Clock;", &["clock::Clock"]),
