@@ -57,7 +57,8 @@ async fn a_database_without_schema_is_refused_and_left_alone() {
     assert!(text.contains("run the migrations"), "{text}");
     let tables = "SELECT count(*)::text FROM pg_tables WHERE schemaname = 'public'";
     let mut connection = shared().await.connect(database.name()).await.expect("the cluster answers");
-    let count: String = sqlx::query_scalar(tables).fetch_one(&mut connection).await.expect("it can be counted");
+    let count: String =
+        sqlx::query_scalar(tables).fetch_one(&mut connection).await.expect("it can be counted");
     assert_eq!(count, "0");
 }
 
@@ -65,9 +66,10 @@ async fn a_database_without_schema_is_refused_and_left_alone() {
 async fn a_newer_an_older_and_a_changed_schema_are_refused() {
     let newer = database().await;
     alter(&newer, "INSERT INTO cardfence_migration VALUES (9999, 'later', now(), true, '\\x00', 1)").await;
-    for result in
-        [Postgres::open(&options(newer.url())).await.map(drop), Postgres::migrate(&options(newer.url())).await]
-    {
+    for result in [
+        Postgres::open(&options(newer.url())).await.map(drop),
+        Postgres::migrate(&options(newer.url())).await,
+    ] {
         let text = unusable(result);
         assert!(text.contains("newer than this program"), "{text}");
     }

@@ -38,7 +38,9 @@ fn expected(name: &str) -> (&'static str, &'static [&'static str]) {
         ),
         "forget" => ("10", &["request_at_idx"]),
         "revision" => ("'ns-7', 'agent-7', 2", &["revision_pkey", "entry_pkey"]),
-        "revisions" => ("'ns-7', 'agent-7', 9223372036854775807, 15000, 20", &["revision_pkey", "entry_pkey"]),
+        "revisions" => {
+            ("'ns-7', 'agent-7', 9223372036854775807, 15000, 20", &["revision_pkey", "entry_pkey"])
+        }
         "card" => ("'ns-7', 'agent-7', 2", &["revision_pkey"]),
         other => panic!("statement `{other}` has no expected plan"),
     }
