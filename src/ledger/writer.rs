@@ -31,9 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::write::{LivenessRow, RequestRow};
 use super::{
-    Append, Body, CardKept, CommitError, Entry, Error, Head, Judge, Key, Kind, Liveness, Op, Outcome,
-    PriorRequest, REGISTERS_KEPT, Receipt, Registered, Revision, RevisionKind, Rows, Seen, SeenRevision,
-    Store, Verdict, Write, WriteError, Writes, chain,
+    Append, Body, CardKept, CommitError, Entry, Error, FORGOTTEN_AT_ONCE, Head, Judge, Key, Kind, Liveness,
+    Op, Outcome, PriorRequest, REGISTERS_KEPT, Receipt, Registered, Revision, RevisionKind, Rows, Seen,
+    SeenRevision, Store, Verdict, Write, WriteError, Writes, chain,
 };
 use crate::telemetry::Metrics;
 use crate::terms::{AgentName, Digest, Principal, RequestId, Timestamp, random_bytes};
@@ -277,11 +277,13 @@ impl Task {
         {
             return Attempt::Failed(error);
         }
+        let mut all_forgotten = false;
         if forget {
             let kept = i64::try_from(self.limits.remember_requests.as_micros()).unwrap_or(i64::MAX);
             let before = Timestamp::from_micros(txn.now().as_micros().saturating_sub(kept));
-            if let Err(error) = within(step("forget"), txn.forget_requests(before)).await {
-                return Attempt::Failed(error);
+            match within(step("forget"), txn.forget_requests(before)).await {
+                Ok(forgotten) => all_forgotten = forgotten < FORGOTTEN_AT_ONCE,
+                Err(error) => return Attempt::Failed(error),
             }
         }
         let (limit, _) = step("commit");
@@ -291,7 +293,8 @@ impl Task {
             Ok(Err(CommitError::Unknown(error))) => return Attempt::Lost(error),
             Err(_) => return Attempt::Lost(timed_out("commit", limit)),
         }
-        if forget {
+        // What is left is for the next batch.
+        if all_forgotten {
             self.forgot_at = Some(Instant::now());
         }
         self.tell(decided.rows);

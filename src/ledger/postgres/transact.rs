@@ -18,7 +18,7 @@ use super::error::{commit_error, error, is_dead};
 use super::lease::Lease;
 use super::{Postgres, STEP, row};
 use crate::ledger::stored::{self, change_to_json};
-use crate::ledger::{CommitError, Error, Head, Key, Rows, Seen, Store, Txn};
+use crate::ledger::{CommitError, Error, FORGOTTEN_AT_ONCE, Head, Key, Rows, Seen, Store, Txn};
 use crate::terms::Timestamp;
 
 /// Begins, takes the lock, and reads the head with the snapshot of after the lock. One exchange.
@@ -106,7 +106,10 @@ pub(super) const APPEND: &str = "
         registers = excluded.registers,
         release = excluded.release";
 
-pub(super) const FORGET: &str = "DELETE FROM request WHERE at < $1";
+/// The oldest requests of before $1, at most $2. Nobody else deletes while the lock is held.
+pub(super) const FORGET: &str = "
+    DELETE FROM request
+    WHERE ctid = ANY (ARRAY(SELECT ctid FROM request WHERE at < $1 ORDER BY at LIMIT $2))";
 
 /// Prepares the statements, so that a batch is not held up by it while it holds the lock.
 pub(super) async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
@@ -259,7 +262,10 @@ impl Txn for PgTransaction {
         let mut lease = self.lease()?;
         let forgotten = bounded("forget", async {
             let persistent = !lease.session.is_pooled();
-            let query = sqlx::query(FORGET).bind(before.as_micros()).persistent(persistent);
+            let query = sqlx::query(FORGET)
+                .bind(before.as_micros())
+                .bind(stored::count(FORGOTTEN_AT_ONCE))
+                .persistent(persistent);
             query.execute(lease.session.connection()).await.map_err(|error| self::error("forget", &error))
         });
         let forgotten = forgotten.await?.rows_affected();
