@@ -266,7 +266,7 @@ impl Task {
             // Nothing to write, so whatever becomes of the commit: it ends the transaction in a way that lets the
             // store keep its session, which dropping it does not.
             let (limit, _) = step("end");
-            let _ = tokio::time::timeout(limit, txn.commit()).await;
+            let _ = tokio::time::timeout(limit.min(Duration::from_secs(1)), txn.commit()).await;
             return Attempt::Done(decided.answers);
         }
         if !decided.rows.is_empty()
@@ -274,11 +274,13 @@ impl Task {
         {
             return Attempt::Failed(error);
         }
+        let mut all_forgotten = false;
         if forget {
             let kept = i64::try_from(self.limits.remember_requests.as_micros()).unwrap_or(i64::MAX);
             let before = Timestamp::from_micros(txn.now().as_micros().saturating_sub(kept));
-            if let Err(error) = within(step("forget"), txn.forget_requests(before)).await {
-                return Attempt::Failed(error);
+            match within(step("forget"), txn.forget_requests(before)).await {
+                Ok(forgotten) => all_forgotten = forgotten < FORGOTTEN_AT_ONCE,
+                Err(error) => return Attempt::Failed(error),
             }
         }
         let (limit, _) = step("commit");
@@ -288,7 +290,8 @@ impl Task {
             Ok(Err(CommitError::Unknown(error))) => return Attempt::Lost(error),
             Err(_) => return Attempt::Lost(timed_out("commit", limit)),
         }
-        if forget {
+        // What is left is for the next batch.
+        if all_forgotten {
             self.forgot_at = Some(Instant::now());
         }
         self.tell(decided.rows);
