@@ -14,6 +14,8 @@ pub mod view;
 
 pub mod registry;
 
+pub mod proto;
+
 pub mod wire;
 
 pub mod api;

@@ -35,6 +35,7 @@ mod entry;
 pub mod memory;
 pub mod postgres;
 pub mod sqlite;
+mod stored;
 mod write;
 pub mod writer;
 

@@ -45,6 +45,9 @@ pub struct Limits {
     pub queue: usize,
     /// Writes in one transaction.
     pub batch: usize,
+    /// A batch takes no further write once its cards have so many bytes: they are sent while the lock is held,
+    /// and a store may end a transaction that is idle for a second, which a slow send looks like.
+    pub batch_bytes: usize,
     /// The longest that one step of a transaction may take.
     pub step: Duration,
     /// How long request ids are remembered.
@@ -56,6 +59,7 @@ impl Default for Limits {
         Self {
             queue: 4096,
             batch: 256,
+            batch_bytes: 4 << 20,
             step: Duration::from_secs(5),
             remember_requests: Duration::from_secs(7 * 24 * 3600),
         }
@@ -173,10 +177,10 @@ impl Task {
             };
             let Some(first) = first else { break };
             let mut batch = Vec::with_capacity(16);
-            self.take(first, &mut batch);
-            while batch.len() < self.limits.batch {
+            let mut bytes = self.take(first, &mut batch);
+            while batch.len() < self.limits.batch && bytes < self.limits.batch_bytes {
                 let Ok(next) = self.waiting.try_recv() else { break };
-                self.take(next, &mut batch);
+                bytes += self.take(next, &mut batch);
             }
             if !batch.is_empty() {
                 self.commit(batch).await;
@@ -185,11 +189,18 @@ impl Task {
         tracing::debug!("the writer has ended");
     }
 
-    fn take(&self, queued: Queued, batch: &mut Vec<Queued>) {
+    /// Takes a write that nobody withdrew, and says how many bytes it brings.
+    fn take(&self, queued: Queued, batch: &mut Vec<Queued>) -> usize {
         self.metrics.write_queue.dec();
-        if !queued.taken.swap(true, Ordering::AcqRel) {
-            batch.push(queued);
+        if queued.taken.swap(true, Ordering::AcqRel) {
+            return 0;
         }
+        let bytes = match &queued.write.op {
+            Op::Register { card, .. } => card.bytes().len(),
+            Op::Retire => 0,
+        };
+        batch.push(queued);
+        bytes
     }
 
     /// Commits a batch, again and again until it is done or every deadline in it has passed.
@@ -255,6 +266,10 @@ impl Task {
         let decided = decide(&*self.judge, txn.head(), txn.now(), writes, seen);
         let forget = self.forgot_at.is_none_or(|at| at.elapsed() > Duration::from_secs(3600));
         if decided.rows.is_empty() && !forget {
+            // Nothing to write, so whatever becomes of the commit: it ends the transaction in a way that lets the
+            // store keep its session, which dropping it does not.
+            let (limit, _) = step("end");
+            let _ = tokio::time::timeout(limit, txn.commit()).await;
             return Attempt::Done(decided.answers);
         }
         if !decided.rows.is_empty()

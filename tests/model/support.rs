@@ -12,16 +12,13 @@ use cardfence::registry::{Call, Refusal, Register, Registry, Resolve, Resolved, 
 use cardfence::server::{Node, Parts, Tuning};
 use cardfence::telemetry::Metrics;
 use cardfence::terms::{AgentName, MaxStaleness, Timestamp};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 /// A node whose ledger is `memory`, followed through `valve`.
 pub(crate) fn node(memory: &Memory, valve: &Valve, clock: Clock) -> Node {
     let parts = Parts {
         entries: Arc::new(Valved { inner: memory.clone(), valve: valve.clone() }),
-        history: Arc::new(memory.clone()),
-        store: Arc::new(memory.clone()),
-        nudge: Arc::new(Notify::new()),
-        clock,
+        ..Parts::over(memory, clock)
     };
     let mut tuning = Tuning::named("model");
     tuning.feed.poll = Duration::from_millis(5);
