@@ -25,3 +25,5 @@ pub mod telemetry;
 pub mod config;
 
 pub mod server;
+
+pub mod cli;
