@@ -20,20 +20,19 @@ use crate::wire;
 #[derive(Debug, clap::Args)]
 pub(super) struct Server {
     /// The registry's address
-    #[arg(
-        long = "server",
+    #[arg(id = "server", long, 
         env = "CARDFENCE_SERVER",
         value_name = "URL",
         default_value = DEFAULT_SERVER
     )]
-    url: String,
+    address: String,
 }
 
 pub(super) const DEFAULT_SERVER: &str = "http://127.0.0.1:7878";
 
 impl Server {
     pub(super) fn client(&self) -> Result<Client, Failure> {
-        Client::new(&self.url)
+        Client::new(&self.address)
     }
 }
 

@@ -140,8 +140,8 @@ mod tests {
         for part in [
             "refused: mode_missing: skills:",
             "condition",
-            "max_staleness    passed",
-            "skills           failed",
+            "max_staleness  passed",
+            "skills         failed",
             "acme/a revision 2",
             "at most 3 ms old, proven by node a",
         ] {

@@ -265,6 +265,9 @@ mod tests {
     struct Only {
         #[command(flatten)]
         args: Args,
+        /// Of the whole command line.
+        #[arg(long)]
+        json: bool,
     }
 
     #[test]

@@ -12,7 +12,9 @@ use crate::config::{self, Config, LogFormat};
 use crate::server;
 use crate::telemetry;
 
+// The settings are a group of the same name.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(super) struct Args {
     #[command(flatten)]
     settings: config::Args,

@@ -129,8 +129,8 @@ mod tests {
         let told = out.text();
         for part in [
             "updated acme/a: revision 2, breaking and silent",
-            "breaking    skill removed    summarize-v2    /skills/0",
-            "content digest             sha256:aa",
+            "breaking  skill removed  summarize-v2  /skills/0",
+            "content digest           sha256:aa",
         ] {
             assert!(told.contains(part), "{part} in\n{told}");
         }

@@ -115,7 +115,7 @@ pub(super) async fn moved(stage: &Stage, told: &mut Narrator<'_>) -> Result<(), 
         "answer",
         Style::Bad,
         endpoint(&stale)? == old && stale.revision == 1,
-        format_args!("{old}: the old endpoint, for {any} was said", any = "`any`"),
+        format_args!("{old}: the old endpoint, {}", words::freshness(&stale.freshness, Duration::ZERO)),
     )?;
 
     let mut bounded = at_most(&format!("{}ms", TOLERATED.as_millis()));
@@ -139,7 +139,7 @@ pub(super) async fn moved(stage: &Stage, told: &mut Narrator<'_>) -> Result<(), 
         Style::Good,
         bound >= asked_after,
         format_args!(
-            "at most {} old, it says; the deploy it missed is {} ago: true",
+            "it says at most {}; the deploy that it missed was {} before the question: the bound holds",
             words::duration(bound),
             words::duration(asked_after)
         ),

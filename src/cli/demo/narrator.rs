@@ -12,6 +12,9 @@ use super::super::printer::{Printer, Sheet, Style};
 /// Where the text of a labelled line begins.
 const COLUMN: usize = 14;
 
+/// Where a line ends at the latest, unless one word is longer.
+const WIDTH: usize = 100;
+
 /// Tells on standard output: for people, or with `--json` every claim as one line.
 pub(super) struct Narrator<'a> {
     printer: &'a mut Printer,
@@ -64,7 +67,9 @@ impl<'a> Narrator<'a> {
                 || (line.starts_with('-') && !line.starts_with("---"))
         };
         for line in unified.lines().filter(changed) {
-            self.people(format_args!("{:COLUMN$}  {}", "", diff::painted(line, paint)))?;
+            // Side by side with what replaced it, how deep a line stands says nothing.
+            let line = format!("{} {}", &line[..1], line[1..].trim_start());
+            self.people(format_args!("{:COLUMN$}  {}", "", diff::painted(&line, paint)))?;
         }
         Ok(())
     }
@@ -88,11 +93,72 @@ impl<'a> Narrator<'a> {
 
     fn labelled(&mut self, label: &str, style: Style, text: impl Display) -> Result<(), Failure> {
         let label = self.printer.paint().text(style, format_args!("{label:<10}"));
-        self.people(format_args!("   {label} {text}"))
+        for (n, line) in wrapped(&text.to_string()).iter().enumerate() {
+            match n {
+                0 => self.people(format_args!("   {label} {line}"))?,
+                _ => self.people(format_args!("{:COLUMN$}{line}", ""))?,
+            }
+        }
+        Ok(())
     }
 
     /// The printer, for what is no narration.
     pub(super) fn printer(&mut self) -> &mut Printer {
         self.printer
+    }
+}
+
+/// A text in lines that fit behind a label.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if COLUMN + line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::printer::tests::kept;
+    use super::*;
+
+    #[test]
+    fn a_claim_that_does_not_hold_is_no_line_but_an_error() {
+        let (mut printer, out, _) = kept(false);
+        let mut told = Narrator::new(&mut printer);
+        told.incident(1, "Something").unwrap();
+        assert!(told.claim("refused", Style::Good, true, "what is so").is_ok());
+        let error = told.claim("refused", Style::Good, false, "what is not so").unwrap_err();
+        assert_eq!(error.to_string(), "incident 1: it does not hold that what is not so");
+        assert_eq!(out.text(), "\n1  Something\n\n   refused    what is so\n");
+    }
+
+    #[test]
+    fn programs_get_every_claim_and_nothing_else() {
+        let (mut printer, out, _) = kept(true);
+        let mut told = Narrator::new(&mut printer);
+        told.incident(2, "Something").unwrap();
+        told.act("caller", "resolve").unwrap();
+        told.claim("refused", Style::Good, true, "so").unwrap();
+        assert!(told.claim("refused", Style::Good, false, "not so").is_err());
+        let lines: Vec<serde_json::Value> =
+            out.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!((&lines[0]["holds"], &lines[1]["holds"]), (&true.into(), &false.into()));
+    }
+
+    #[test]
+    fn long_lines_go_on_behind_the_label() {
+        let text = "word ".repeat(40);
+        let lines = wrapped(text.trim_end());
+        assert!(lines.len() > 1);
+        assert!(lines.iter().all(|line| COLUMN + line.len() <= WIDTH), "{lines:?}");
+        assert_eq!(lines.join(" "), text.trim_end());
     }
 }
