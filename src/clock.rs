@@ -76,6 +76,11 @@ pub struct Hands {
 }
 
 impl Hands {
+    /// Boot time as it stands, without the tick that a reading makes: the true time of a test.
+    pub fn boot(&self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.boot_nanos.load(Ordering::Acquire)).unwrap_or(0))
+    }
+
     /// Moves both clocks.
     pub fn advance(&self, by: Duration) {
         self.advance_boot(by);

@@ -4,4 +4,5 @@
 //! one table that maps reasons for both.
 
 pub mod grpc;
+pub mod http;
 pub mod status;

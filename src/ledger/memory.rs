@@ -315,3 +315,20 @@ impl Txn for Transaction {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::conformance::{Backend, Ledger};
+
+    struct InMemory;
+
+    #[async_trait]
+    impl Backend for InMemory {
+        async fn fresh(&self) -> Ledger {
+            Ledger::over(Memory::new("5f1b6f0e-8a0c-4a0a-9d5c-0e1f2a3b4c5d", Clock::System))
+        }
+    }
+
+    crate::ledger_conformance!(InMemory);
+}

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -16,14 +16,35 @@ use crate::telemetry::Metrics;
 use crate::view::feed;
 
 /// What a node is made of.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Parts {
     pub entries: Arc<dyn Entries>,
     pub history: Arc<dyn History>,
     pub store: Arc<dyn Store>,
-    /// Rung when the ledger may have grown; it need never be.
-    pub nudge: Arc<Notify>,
+    /// Changes when the ledger may have grown; its sender may be gone.
+    pub nudges: watch::Receiver<u64>,
+    /// Tasks of the store, by name; they end with `stop`.
+    pub tasks: Vec<(&'static str, JoinHandle<()>)>,
+    pub stop: CancellationToken,
     pub clock: Clock,
+}
+
+impl Parts {
+    /// A node over one ledger that has no tasks of its own and nudges nobody.
+    pub fn over<L>(ledger: &L, clock: Clock) -> Self
+    where
+        L: Entries + History + Store + Clone,
+    {
+        Self {
+            entries: Arc::new(ledger.clone()),
+            history: Arc::new(ledger.clone()),
+            store: Arc::new(ledger.clone()),
+            nudges: watch::channel(0).1,
+            tasks: Vec::new(),
+            stop: CancellationToken::new(),
+            clock,
+        }
+    }
 }
 
 /// How a node behaves.
@@ -62,13 +83,21 @@ pub struct Node {
 impl Node {
     /// Starts the tasks. The view is not proven yet when this returns.
     pub fn start(parts: Parts, tuning: Tuning, metrics: Metrics) -> Self {
-        let stop = CancellationToken::new();
+        let stop = parts.stop;
         let mut tasks = JoinSet::new();
+        for (name, task) in parts.tasks {
+            tasks.spawn(async move {
+                if let Err(error) = task.await {
+                    tracing::error!(%error, name, "a task of the store has failed");
+                }
+                name
+            });
+        }
         let (committed, own) = mpsc::channel(COMMITS_WAITING);
         let (view, feed) = feed::Feed::new(
             parts.entries,
             own,
-            parts.nudge,
+            parts.nudges,
             &tuning.name,
             parts.clock,
             tuning.feed,

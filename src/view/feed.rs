@@ -72,7 +72,9 @@ const LIVENESS_OVERLAP_MICROS: i64 = 15_000_000;
 pub struct Feed {
     entries: Arc<dyn Entries>,
     committed: mpsc::Receiver<Committed>,
-    nudge: Arc<Notify>,
+    /// Changes when the ledger may have grown; once its sender is gone, polling is all there is.
+    nudges: watch::Receiver<u64>,
+    nudged: bool,
     demand: Arc<Notify>,
     view: View,
     progress: watch::Sender<Progress>,
@@ -122,11 +124,12 @@ enum Next {
 }
 
 impl Feed {
-    /// A view and the task that feeds it. `nudge` starts a cycle early; it may never come.
+    /// A view and the task that feeds it. A change of `nudges` starts a cycle
+    /// early; it may never come.
     pub fn new(
         entries: Arc<dyn Entries>,
         committed: mpsc::Receiver<Committed>,
-        nudge: Arc<Notify>,
+        nudges: watch::Receiver<u64>,
         node: &str,
         clock: Clock,
         settings: Settings,
@@ -147,7 +150,8 @@ impl Feed {
         let feed = Self {
             entries,
             committed,
-            nudge,
+            nudges,
+            nudged: true,
             demand,
             view: view.clone(),
             progress,
@@ -237,7 +241,12 @@ impl Feed {
                     None => *local = false,
                 },
                 () = self.demand.notified(), if wakeable => return true,
-                () = self.nudge.notified(), if wakeable => return true,
+                nudge = self.nudges.changed(), if wakeable && self.nudged => {
+                    if nudge.is_ok() {
+                        return true;
+                    }
+                    self.nudged = false;
+                }
                 () = tokio::time::sleep_until(until) => return true,
             }
         }
@@ -422,7 +431,7 @@ impl Feed {
             }
             if let Err(error) = self.state.fold(entry) {
                 tracing::debug!(%error, "a commit of this node does not follow from the view yet");
-                self.nudge.notify_one();
+                self.demand.notify_one();
                 break;
             }
         }

@@ -4,4 +4,9 @@
 //! cluster is started once. A new group of tests is a module here.
 
 mod harness;
+mod ledger_conformance;
+mod ledger_faults;
+mod ledger_migrations;
+mod ledger_pgbouncer;
+mod ledger_plans;
 mod support;

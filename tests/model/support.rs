@@ -12,16 +12,13 @@ use cardfence::registry::{Call, Refusal, Register, Registry, Resolve, Resolved, 
 use cardfence::server::{Node, Parts, Tuning};
 use cardfence::telemetry::Metrics;
 use cardfence::terms::{AgentName, MaxStaleness, Timestamp};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 /// A node whose ledger is `memory`, followed through `valve`.
 pub(crate) fn node(memory: &Memory, valve: &Valve, clock: Clock) -> Node {
     let parts = Parts {
         entries: Arc::new(Valved { inner: memory.clone(), valve: valve.clone() }),
-        history: Arc::new(memory.clone()),
-        store: Arc::new(memory.clone()),
-        nudge: Arc::new(Notify::new()),
-        clock,
+        ..Parts::over(memory, clock)
     };
     let mut tuning = Tuning::named("model");
     tuning.feed.poll = Duration::from_millis(5);
@@ -75,7 +72,11 @@ impl Entries for Valved {
 impl Reading for ValvedReading {
     async fn head(&mut self, asked: u64) -> Result<HeadReport, Error> {
         self.valve.pass().await;
-        self.inner.head(asked).await
+        let report = self.inner.head(asked).await;
+        // An answer that was given before the valve shut is held by it as well.
+        tokio::task::yield_now().await;
+        self.valve.pass().await;
+        report
     }
 
     async fn read(&mut self, after: u64, limit: usize) -> Result<Vec<cardfence::ledger::Entry>, Error> {

@@ -15,8 +15,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_m
 /// Asks `probe` until it answers `Ok`, for at most `within`.
 ///
 /// # Panics
-/// When the time is over, at the caller's line, with the last `Err`. A probe that does not answer at all is
-/// cut off at the deadline and said to have hung.
+/// When the time is over, at the caller's line, with the last `Err`. A probe that does not answer is cut
+/// off at the deadline, and the message says so.
 #[track_caller]
 pub(crate) fn eventually<T, P: Future<Output = Result<T, String>>>(
     within: Duration,
@@ -38,13 +38,15 @@ pub(crate) async fn try_eventually<T, P: Future<Output = Result<T, String>>>(
 ) -> Result<T, String> {
     let deadline = Instant::now() + within;
     let (mut pause, longest) = PAUSES;
-    let mut last = String::from("never asked");
+    let mut last = String::from("no answer");
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match tokio::time::timeout(left, probe()).await {
+        let asked = Instant::now();
+        match tokio::time::timeout(deadline.saturating_duration_since(asked), probe()).await {
             Ok(Ok(found)) => return Ok(found),
             Ok(Err(status)) => last = status,
-            Err(_) => return Err(format!("the last question hung; the answer before it: {last}")),
+            Err(_) => {
+                return Err(format!("{last}; the question after it was cut off after {:?}", asked.elapsed()));
+            }
         }
         if deadline.saturating_duration_since(Instant::now()) < pause {
             return Err(last);

@@ -1,0 +1,36 @@
+//! The schema of the file, brought up to this program's. The process holds the file's lock, so nobody else can.
+
+use std::path::Path;
+
+use sqlx::SqlSafeStr as _;
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::sqlite::SqliteConnection;
+
+use super::error::error;
+use super::unusable;
+use crate::ledger::Error;
+
+/// Which migrations were applied is kept here.
+const TABLE: &str = "cardfence_migration";
+
+pub(super) async fn apply(connection: &mut SqliteConnection, path: &Path) -> Result<(), Error> {
+    let ledger = include_str!("../../../migrations/sqlite/0001_ledger.sql");
+    let files = [(1, "ledger", ledger)];
+    let migrations = files.into_iter().map(|(version, name, sql)| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    });
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    migrator.dangerous_set_table_name(TABLE);
+    migrator.run_direct(None, connection, false).await.map_err(|error| match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            self::error("migrate", &error)
+        }
+        MigrateError::VersionMissing(version) => {
+            unusable(path, format!("the schema is newer than this program: it has migration {version}"))
+        }
+        MigrateError::VersionMismatch(version) => {
+            unusable(path, format!("migration {version} was applied from another file than this program's"))
+        }
+        other => unusable(path, other),
+    })
+}

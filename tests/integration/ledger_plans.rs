@@ -1,0 +1,91 @@
+//! The plans of the statements that run all the time: the expected index, and no scan of a whole table.
+//!
+//! Explained as a session really runs them: prepared, and after the executions in which the server makes up
+//! its mind between a general plan and one for the arguments. Once with statistics and once without, since a
+//! new ledger has none.
+
+use cardfence::ledger::postgres::HOT_STATEMENTS;
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+
+use crate::ledger_conformance::database;
+use crate::support::postgres::shared;
+
+/// 4,000 agents with five revisions each.
+const FILL: &str = "
+    INSERT INTO entry
+        SELECT n, sha256(n::text::bytea), sha256(n::text::bytea), repeat('b', 500) FROM generate_series(1, 20000) n;
+    INSERT INTO revision
+        SELECT 'ns-' || n % 40, 'agent-' || n % 4000, 1 + n / 4000, n + 1, 'card', sha256('r'), sha256('c'), NULL,
+               repeat('c', 2000)::bytea
+        FROM generate_series(0, 19999) n;
+    INSERT INTO request
+        SELECT 'anonymous', 'request-' || n, sha256('n'), 'created', 'ns-' || n % 40, 'agent-' || n % 4000,
+               1 + n / 4000, n
+        FROM generate_series(0, 19999) n;
+    INSERT INTO liveness
+        SELECT 'ns-' || n % 40, 'agent-' || n, n, ARRAY[n], NULL FROM generate_series(0, 3999) n;";
+
+/// A statement's arguments, and the indexes that its plan must use.
+fn expected(name: &str) -> (&'static str, &'static [&'static str]) {
+    match name {
+        "head" => ("19000", &["entry_pkey"]),
+        "page" => ("19000, 100, 8388608", &["entry_pkey", "revision_seq_key"]),
+        "liveness" => ("3990", &["liveness_origin_confirmed_at_idx"]),
+        "lookup" => (
+            "ARRAY['ns-7','ns-9'], ARRAY['agent-7','agent-9'], ARRAY['anonymous','anonymous'], \
+             ARRAY['request-7','request-9'], ARRAY[7,NULL]::bigint[]",
+            &["revision_pkey", "entry_pkey", "request_pkey", "liveness_pkey"],
+        ),
+        "forget" => ("10, 5000", &["request_at_idx"]),
+        "revision" => ("'ns-7', 'agent-7', 2", &["revision_pkey", "entry_pkey"]),
+        "revisions" => {
+            ("'ns-7', 'agent-7', 9223372036854775807, 15000, 20", &["revision_pkey", "entry_pkey"])
+        }
+        "card" => ("'ns-7', 'agent-7', 2", &["revision_pkey"]),
+        other => panic!("statement `{other}` has no expected plan"),
+    }
+}
+
+async fn run(connection: &mut PgConnection, sql: &str) -> Vec<String> {
+    let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(connection).await;
+    let rows = rows.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    rows.iter().filter_map(|row| row.try_get(0).ok()).collect()
+}
+
+#[tokio::test]
+async fn hot_statements_use_their_indexes() {
+    let database = database().await;
+    let mut connection = shared().await.connect(database.name()).await.expect("the cluster answers");
+    for statistics in ["", "ANALYZE"] {
+        if statistics.is_empty() {
+            for table in ["entry", "revision", "request", "liveness"] {
+                run(&mut connection, &format!("ALTER TABLE {table} SET (autovacuum_enabled = off)")).await;
+            }
+            run(&mut connection, FILL).await;
+        } else {
+            run(&mut connection, statistics).await;
+        }
+        for (name, statement) in HOT_STATEMENTS {
+            // How many rows an open range has is known from statistics only. A ledger has none for a minute or
+            // so, and is small then.
+            if name == "liveness" && statistics.is_empty() {
+                continue;
+            }
+            let (arguments, indexes) = expected(name);
+            run(&mut connection, &format!("PREPARE hot AS {statement}")).await;
+            run(&mut connection, "BEGIN").await;
+            for _ in 0..7 {
+                run(&mut connection, &format!("EXECUTE hot({arguments})")).await;
+            }
+            let plan = run(&mut connection, &format!("EXPLAIN EXECUTE hot({arguments})")).await.join("\n");
+            run(&mut connection, "ROLLBACK; DEALLOCATE hot").await;
+            // The table of one row may be read as a whole.
+            let scans = plan.lines().filter(|line| line.contains("Seq Scan") && !line.contains("on ledger"));
+            assert_eq!(scans.count(), 0, "{name} ({statistics}):\n{plan}");
+            for index in indexes {
+                assert!(plan.contains(index), "{name} ({statistics}) does not use {index}:\n{plan}");
+            }
+            assert!(!plan.contains("Sort") || name == "lookup", "{name} ({statistics}) sorts:\n{plan}");
+        }
+    }
+}
