@@ -11,6 +11,8 @@ use crate::card::{Skill, modes, version};
 use crate::terms::{Digest, MaxStaleness, Reason, ceil_millis, display_duration};
 
 const NOTHING: &str = "none";
+/// Bytes that one condition shows of what was found. A card is large, and a batch asks of it thousands of times.
+const FOUND_MAX: usize = 1_024;
 
 pub(super) fn conditions(
     fence: &Fence,
@@ -86,13 +88,8 @@ fn content(fence: &Fence, standing: &Standing, facts: &Facts<'_>, all: &mut Vec<
             None => Outcome::Unverifiable,
             Some(order) => Outcome::passed_if(order.is_ge()),
         };
-        let found = if found.is_empty() { NOTHING } else { found };
-        all.push(Condition {
-            condition: "min_version",
-            outcome,
-            wanted: floor.clone(),
-            found: found.to_owned(),
-        });
+        let found = if found.is_empty() { NOTHING.to_owned() } else { joined("", [found]) };
+        all.push(Condition { condition: "min_version", outcome, wanted: floor.clone(), found });
     }
     for wanted in &fence.skills {
         all.push(skill(wanted, facts));
@@ -129,18 +126,15 @@ fn skill(wanted: &SkillWanted, facts: &Facts<'_>) -> Condition {
             let missing = missing_modes(skill, wanted);
             (
                 Outcome::passed_if(missing.is_empty()),
-                described(&skill.id, &skill.effective_input, &skill.effective_output),
+                joined("", described(&skill.id, &skill.effective_input, &skill.effective_output)),
             )
         }
-        None => {
-            let ids: Vec<&str> = facts.card.normal().skills.iter().map(|skill| &*skill.id).collect();
-            (Outcome::Failed, if ids.is_empty() { NOTHING.to_owned() } else { ids.join(", ") })
-        }
+        None => (Outcome::Failed, listed(facts.card.normal().skills.iter().map(|skill| &*skill.id))),
     };
     Condition {
         condition: "skills",
         outcome,
-        wanted: described(&wanted.id, &wanted.input_modes, &wanted.output_modes),
+        wanted: described(&wanted.id, &wanted.input_modes, &wanted.output_modes).collect(),
         found,
     }
 }
@@ -153,12 +147,36 @@ fn missing_modes<'a>(skill: &Skill, wanted: &'a SkillWanted) -> Vec<&'a str> {
     input.chain(output).map(String::as_str).collect()
 }
 
-fn described<M: AsRef<str>>(id: &str, input: &[M], output: &[M]) -> String {
-    let mut text = id.to_owned();
-    for (side, modes) in [("in", input), ("out", output)] {
-        for mode in modes {
-            text.push_str(&format!(";{side}={}", mode.as_ref()));
+/// A skill as a fence names it, in pieces.
+fn described<'a, M: AsRef<str>>(
+    id: &'a str,
+    input: &'a [M],
+    output: &'a [M],
+) -> impl Iterator<Item = &'a str> {
+    let side = |name: &'a str, modes: &'a [M]| modes.iter().flat_map(move |mode| [name, mode.as_ref()]);
+    std::iter::once(id).chain(side(";in=", input)).chain(side(";out=", output))
+}
+
+fn listed<'a>(items: impl Iterator<Item = &'a str>) -> String {
+    let text = joined(", ", items);
+    if text.is_empty() { NOTHING.to_owned() } else { text }
+}
+
+/// The pieces as one text, which ends early, and in an ellipsis, when it is long.
+fn joined<'a>(between: &str, pieces: impl IntoIterator<Item = &'a str>) -> String {
+    let mut text = String::new();
+    for (at, piece) in pieces.into_iter().enumerate() {
+        if at > 0 {
+            text.push_str(between);
         }
+        let room = FOUND_MAX.saturating_sub(text.len());
+        if piece.len() > room {
+            let fits = piece.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= room);
+            text.push_str(&piece[..fits.last().unwrap_or(0)]);
+            text.push('…');
+            break;
+        }
+        text.push_str(piece);
     }
     text
 }
@@ -179,12 +197,28 @@ fn capabilities(fence: &Fence, facts: &Facts<'_>, all: &mut Vec<Condition>) {
     for uri in &fence.capabilities.extensions {
         let extensions = &facts.card.normal().extensions;
         let here = extensions.iter().any(|extension| *extension.uri == **uri);
-        let uris: Vec<&str> = extensions.iter().map(|extension| &*extension.uri).collect();
         all.push(Condition {
             condition: "extension",
             outcome: Outcome::passed_if(here),
             wanted: uri.clone(),
-            found: if uris.is_empty() { NOTHING.to_owned() } else { uris.join(", ") },
+            found: listed(extensions.iter().map(|extension| &*extension.uri)),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_shown_in_bounded_length() {
+        assert_eq!(joined(", ", ["a", "b"]), "a, b");
+        assert_eq!(listed(std::iter::empty()), NOTHING);
+        let exact = "é".repeat(FOUND_MAX / 2);
+        assert_eq!(joined("", [exact.as_str()]), exact);
+        let long = joined(", ", std::iter::repeat_n("ü", 10_000));
+        assert!(long.ends_with('…') && long.len() <= FOUND_MAX + '…'.len_utf8(), "{}", long.len());
+        let wanted = described("id", &["a/b"], &["c/d"]).collect::<String>();
+        assert_eq!(wanted, "id;in=a/b;out=c/d");
     }
 }
