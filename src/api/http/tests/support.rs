@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -152,11 +152,11 @@ impl Server {
             backoff: Duration::from_millis(20),
             ..feed::Settings::default()
         };
-        let nudge = Arc::new(Notify::new());
+        let nudges = watch::channel(0).1;
         let unreadable = Arc::new(AtomicBool::new(false));
         let entries = Arc::new(Gated { ledger: ledger.clone(), unreadable: Arc::clone(&unreadable) });
         let (view, feed) =
-            feed::Feed::new(entries, own, nudge, "node-1", Clock::System, settings, metrics.clone());
+            feed::Feed::new(entries, own, nudges, "node-1", Clock::System, settings, metrics.clone());
         tokio::spawn(feed.run(stop.clone()));
         let (writer, _) = Writer::start(
             Arc::new(ledger.clone()),
