@@ -56,3 +56,6 @@ pub mod wire;
 pub mod config;
 pub mod server;
 pub mod telemetry;
+
+// How it is told what to do.
+pub mod cli;

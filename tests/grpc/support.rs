@@ -1,7 +1,6 @@
 //! A served node, its clients, and the shapes that tests send and expect.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +18,6 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use prost::{Message as _, Name as _};
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -39,13 +37,7 @@ impl Served {
     pub(crate) async fn unproven(reachable: bool) -> Self {
         let memory = Memory::new("ledger", Clock::System);
         memory.set_reachable(reachable);
-        let parts = Parts {
-            entries: Arc::new(memory.clone()),
-            history: Arc::new(memory.clone()),
-            store: Arc::new(memory.clone()),
-            nudge: Arc::new(Notify::new()),
-            clock: Clock::System,
-        };
+        let parts = Parts::over(&memory, Clock::System);
         let mut tuning = Tuning::named("tester");
         tuning.feed.poll = Duration::from_millis(10);
         tuning.feed.backoff = Duration::from_millis(20);

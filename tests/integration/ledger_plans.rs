@@ -36,7 +36,7 @@ fn expected(name: &str) -> (&'static str, &'static [&'static str]) {
              ARRAY['request-7','request-9'], ARRAY[7,NULL]::bigint[]",
             &["revision_pkey", "entry_pkey", "request_pkey", "liveness_pkey"],
         ),
-        "forget" => ("10", &["request_at_idx"]),
+        "forget" => ("10, 5000", &["request_at_idx"]),
         "revision" => ("'ns-7', 'agent-7', 2", &["revision_pkey", "entry_pkey"]),
         "revisions" => {
             ("'ns-7', 'agent-7', 9223372036854775807, 15000, 20", &["revision_pkey", "entry_pkey"])

@@ -152,11 +152,17 @@ impl Server {
             backoff: Duration::from_millis(20),
             ..feed::Settings::default()
         };
-        let nudges = watch::channel(0).1;
         let unreadable = Arc::new(AtomicBool::new(false));
         let entries = Arc::new(Gated { ledger: ledger.clone(), unreadable: Arc::clone(&unreadable) });
-        let (view, feed) =
-            feed::Feed::new(entries, own, nudges, "node-1", Clock::System, settings, metrics.clone());
+        let (view, feed) = feed::Feed::new(
+            entries,
+            own,
+            watch::channel(0).1,
+            "node-1",
+            Clock::System,
+            settings,
+            metrics.clone(),
+        );
         tokio::spawn(feed.run(stop.clone()));
         let (writer, _) = Writer::start(
             Arc::new(ledger.clone()),
