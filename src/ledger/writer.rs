@@ -30,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::decide::decide;
 use super::{
-    CommitError, Entry, Error, Judge, Key, Liveness, Op, Receipt, Rows, Store, Write, WriteError, Writes,
+    CommitError, Entry, Error, FORGOTTEN_AT_ONCE, Judge, Key, Liveness, Op, Receipt, Rows, Store, Write,
+    WriteError, Writes,
 };
 use crate::telemetry::Metrics;
 use crate::terms::Timestamp;
