@@ -4,6 +4,7 @@
 //! cluster is started once. A new group of tests is a module here.
 
 mod harness;
+mod http;
 mod ledger_conformance;
 mod ledger_faults;
 mod ledger_migrations;
