@@ -7,6 +7,7 @@ mod bounded;
 mod crash;
 mod failover;
 mod harness;
+mod http;
 mod ledger_conformance;
 mod ledger_faults;
 mod ledger_migrations;
