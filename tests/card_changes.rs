@@ -28,7 +28,7 @@ fn every_edit_has_its_items() {
             r#""defaultInputModes":["text/plain"]"#,
             r#""defaultInputModes":["text/plain","a/b"]"#,
             Class::Additive,
-            "input_mode_added /defaultInputModes a/b, input_mode_added /defaultInputModes a/b",
+            "input_mode_added /defaultInputModes a/b",
         ),
         (
             r#"{"id":"r"}"#,

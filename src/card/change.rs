@@ -64,6 +64,8 @@ vocabulary! {
         ContentChanged = "content_changed",
         /// The bytes changed, and nothing that they say.
         FormattingChanged = "formatting_changed",
+        /// The list of items ends here although there are more; its class is the gravest of theirs.
+        MoreChanges = "more_changes",
     }
 }
 
@@ -95,9 +97,6 @@ impl Change {
         let shape = before.shape() != after.shape();
         if shape || before.negotiation_fingerprint() != after.negotiation_fingerprint() {
             pair.moved(&mut items);
-            if items.class() == Class::Cosmetic {
-                items.add(ItemKind::NegotiationChanged, Class::Breaking, String::new(), "");
-            }
         }
         pair.cosmetic(&mut items);
         let class = items.class();

@@ -16,21 +16,42 @@ use super::normal::{Capabilities, Modes, Normal};
 use super::scan::{DEEPEST, scan};
 use super::skill::Skill;
 
+/// The most items that a change lists: cards of the largest size can differ in millions of modes.
+const MOST: usize = 10_000;
+
+/// The items of a change. Past [`MOST`] they only count towards its class.
 #[derive(Debug, Default)]
-pub(super) struct Items(Vec<Item>);
+pub(super) struct Items {
+    list: Vec<Item>,
+    /// The gravest class of those that are not listed.
+    beyond: Option<Class>,
+}
 
 impl Items {
     pub(super) fn add(&mut self, kind: ItemKind, class: Class, pointer: String, subject: &str) {
-        self.0.push(Item { kind, class, pointer, subject: subject.to_owned() });
+        if self.is_full() {
+            self.beyond = self.beyond.max(Some(class));
+        } else {
+            self.list.push(Item { kind, class, pointer, subject: subject.to_owned() });
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.list.len() >= MOST
     }
 
     /// The gravest class so far.
     pub(super) fn class(&self) -> Class {
-        self.0.iter().map(|item| item.class).max().unwrap_or(Class::Cosmetic)
+        let listed = self.list.iter().map(|item| item.class);
+        listed.chain(self.beyond).max().unwrap_or(Class::Cosmetic)
     }
 
-    pub(super) fn into_list(self) -> Vec<Item> {
-        self.0
+    pub(super) fn into_list(mut self) -> Vec<Item> {
+        if let Some(class) = self.beyond {
+            let (pointer, subject) = (String::new(), String::new());
+            self.list.push(Item { kind: ItemKind::MoreChanges, class, pointer, subject });
+        }
+        self.list
     }
 }
 
@@ -69,7 +90,7 @@ struct ModeList {
     removed: ItemKind,
     added: ItemKind,
     declared: fn(&Skill) -> Option<&Modes>,
-    effective: fn(&Skill) -> &Modes,
+    defaults: fn(&Normal) -> &Modes,
     own: [&'static str; 2],
     default: [&'static str; 2],
 }
@@ -79,7 +100,7 @@ const MODE_LISTS: [ModeList; 2] = [
         removed: ItemKind::InputModeRemoved,
         added: ItemKind::InputModeAdded,
         declared: |skill| skill.declared_input.as_ref(),
-        effective: |skill| &skill.effective_input,
+        defaults: |normal| &normal.default_input,
         own: ["inputModes", "input_modes"],
         default: ["/defaultInputModes", "/default_input_modes"],
     },
@@ -87,11 +108,28 @@ const MODE_LISTS: [ModeList; 2] = [
         removed: ItemKind::OutputModeRemoved,
         added: ItemKind::OutputModeAdded,
         declared: |skill| skill.declared_output.as_ref(),
-        effective: |skill| &skill.effective_output,
+        defaults: |normal| &normal.default_output,
         own: ["outputModes", "output_modes"],
         default: ["/defaultOutputModes", "/default_output_modes"],
     },
 ];
+
+/// A list of modes that can be asked.
+struct Known<'c> {
+    modes: &'c Modes,
+    set: HashSet<&'c str>,
+}
+
+impl<'c> Known<'c> {
+    fn of(modes: &'c Modes) -> Self {
+        Self { modes, set: modes.iter().map(AsRef::as_ref).collect() }
+    }
+
+    /// The modes that `other` lacks.
+    fn without(&self, other: &Known<'_>) -> impl Iterator<Item = &'c str> {
+        self.modes.iter().map(AsRef::as_ref).filter(|mode| !other.set.contains(mode))
+    }
+}
 
 /// A capability: its items, and the places where documents state it.
 struct Capability {
@@ -152,11 +190,18 @@ impl<'c> Pair<'c> {
     /// What moved of that which decides a negotiation.
     pub(super) fn moved(&self, items: &mut Items) {
         self.skills(items);
+        for list in &MODE_LISTS {
+            self.modes(list, items);
+        }
         self.capabilities(items);
         self.interfaces(items);
         self.extensions(items);
         self.security(items);
-        match (self.old.card.shape(), self.new.card.shape()) {
+        let (before, after) = (self.old.card, self.new.card);
+        if items.list.is_empty() && before.negotiation_fingerprint() != after.negotiation_fingerprint() {
+            items.add(ItemKind::NegotiationChanged, Class::Breaking, String::new(), "");
+        }
+        match (before.shape(), after.shape()) {
             (from, to) if from == to => {}
             (_, to @ Shape::Superset) => {
                 items.add(ItemKind::ShapeWidened, Class::Additive, String::new(), to.as_str());
@@ -173,31 +218,42 @@ impl<'c> Pair<'c> {
             }
         }
         for (n, is) in new.skills.iter().enumerate() {
-            let Some(m) = old.skill_index(&is.id) else {
+            let Some(was) = old.skill(&is.id) else {
                 items.add(ItemKind::SkillAdded, Class::Additive, format!("/skills/{n}"), &is.id);
                 continue;
             };
-            for list in &MODE_LISTS {
-                self.modes(list, m, n, items);
-            }
-            if old.skills[m].security != is.security {
+            if was.security != is.security {
                 items.add(ItemKind::SkillSecurityChanged, Class::Breaking, format!("/skills/{n}"), &is.id);
             }
         }
     }
 
-    fn modes(&self, list: &ModeList, m: usize, n: usize, items: &mut Items) {
-        let was = (list.effective)(&self.old.normal.skills[m]);
-        let is = (list.effective)(&self.new.normal.skills[n]);
-        if was == is {
-            return;
-        }
-        let (held, holds): (HashSet<_>, HashSet<_>) = (was.iter().collect(), is.iter().collect());
-        for mode in was.iter().filter(|mode| !holds.contains(mode)) {
-            items.add(list.removed, Class::Breaking, self.old.modes(list, m), mode);
-        }
-        for mode in is.iter().filter(|mode| !held.contains(mode)) {
-            items.add(list.added, Class::Additive, self.new.modes(list, n), mode);
+    /// The modes of all skills that both cards have. What changed in the defaults is told once.
+    fn modes(&self, list: &ModeList, items: &mut Items) {
+        let defaults = [self.old.normal, self.new.normal].map(|normal| Known::of((list.defaults)(normal)));
+        let mut defaults_told = false;
+        for (n, is) in self.new.normal.skills.iter().enumerate() {
+            let Some(m) = self.old.normal.skill_index(&is.id) else { continue };
+            let own = [(list.declared)(&self.old.normal.skills[m]), (list.declared)(is)];
+            if own == [None, None] && std::mem::replace(&mut defaults_told, true) {
+                continue;
+            }
+            let own = own.map(|modes| modes.map(Known::of));
+            let was = own[0].as_ref().unwrap_or(&defaults[0]);
+            let is = own[1].as_ref().unwrap_or(&defaults[1]);
+            // Once the list is full the first of each kind settles the class.
+            for mode in was.without(is) {
+                items.add(list.removed, Class::Breaking, self.old.modes(list, m), mode);
+                if items.is_full() {
+                    break;
+                }
+            }
+            for mode in is.without(was) {
+                items.add(list.added, Class::Additive, self.new.modes(list, n), mode);
+                if items.is_full() {
+                    break;
+                }
+            }
         }
     }
 
@@ -315,7 +371,7 @@ impl<'c> Pair<'c> {
             items.add(ItemKind::SignaturesChanged, Class::Cosmetic, self.place(&["/signatures"]), "");
         }
         let content = before.content_digest() != after.content_digest();
-        if content && items.0.iter().all(|item| item.kind == ItemKind::SignaturesChanged) {
+        if content && items.list.iter().all(|item| item.kind == ItemKind::SignaturesChanged) {
             items.add(ItemKind::ContentChanged, Class::Cosmetic, String::new(), "");
         } else if !content && !signatures && before.raw_digest() != after.raw_digest() {
             items.add(ItemKind::FormattingChanged, Class::Cosmetic, String::new(), "");

@@ -12,6 +12,7 @@ use super::finding::{Code, Findings, Violation, Warning};
 use super::fingerprint;
 use super::generation::{Generation, Shape};
 use super::interface;
+use super::negotiation;
 use super::node::{Node, Place};
 use super::normal::Normal;
 use super::scan::scan;
@@ -222,7 +223,7 @@ impl Reading {
             signatures: digest::signatures(&root),
             content_digest: one_meaning.then(|| digest::content(&root)).flatten(),
             skill_fingerprint: one_meaning.then(|| fingerprint::skill(&root)).flatten(),
-            negotiation_fingerprint: usable(findings).then(|| fingerprint::negotiation(&normal)).flatten(),
+            negotiation_fingerprint: usable(findings).then(|| negotiation::fingerprint(&normal)),
             normal,
         })
     }

@@ -31,6 +31,7 @@
 //! | [`Judge`] | the writer | deciding one write; the registry implements it |
 
 pub mod chain;
+mod decide;
 mod entry;
 pub mod memory;
 pub mod postgres;
@@ -106,6 +107,9 @@ pub struct Liveness {
 
 /// How many registers are kept to tell an agent's redeploy interval from.
 pub const REGISTERS_KEPT: usize = 17;
+
+/// How many request ids are forgotten in one transaction.
+pub const FORGOTTEN_AT_ONCE: u64 = 5_000;
 
 /// Opens sessions that read the ledger in order.
 #[async_trait]
@@ -225,7 +229,8 @@ pub trait Txn: Send {
     /// Writes the rows of a batch. One exchange.
     async fn append(&mut self, rows: &Rows) -> Result<(), Error>;
 
-    /// Forgets request ids of before `before`.
+    /// Forgets request ids of before `before`, the oldest first, and says how many. A store may stop at
+    /// [`FORGOTTEN_AT_ONCE`], since the lock is held meanwhile.
     async fn forget_requests(&mut self, before: Timestamp) -> Result<u64, Error>;
 
     /// Commits.

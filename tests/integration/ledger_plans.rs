@@ -36,7 +36,7 @@ fn expected(name: &str) -> (&'static str, &'static [&'static str]) {
              ARRAY['request-7','request-9'], ARRAY[7,NULL]::bigint[]",
             &["revision_pkey", "entry_pkey", "request_pkey", "liveness_pkey"],
         ),
-        "forget" => ("10", &["request_at_idx"]),
+        "forget" => ("10, 5000", &["request_at_idx"]),
         "revision" => ("'ns-7', 'agent-7', 2", &["revision_pkey", "entry_pkey"]),
         "revisions" => {
             ("'ns-7', 'agent-7', 9223372036854775807, 15000, 20", &["revision_pkey", "entry_pkey"])
@@ -58,12 +58,19 @@ async fn hot_statements_use_their_indexes() {
     let mut connection = shared().await.connect(database.name()).await.expect("the cluster answers");
     for statistics in ["", "ANALYZE"] {
         if statistics.is_empty() {
-            run(&mut connection, "ALTER TABLE entry SET (autovacuum_enabled = off)").await;
+            for table in ["entry", "revision", "request", "liveness"] {
+                run(&mut connection, &format!("ALTER TABLE {table} SET (autovacuum_enabled = off)")).await;
+            }
             run(&mut connection, FILL).await;
         } else {
             run(&mut connection, statistics).await;
         }
         for (name, statement) in HOT_STATEMENTS {
+            // How many rows an open range has is known from statistics only. A ledger has none for a minute or
+            // so, and is small then.
+            if name == "liveness" && statistics.is_empty() {
+                continue;
+            }
             let (arguments, indexes) = expected(name);
             run(&mut connection, &format!("PREPARE hot AS {statement}")).await;
             run(&mut connection, "BEGIN").await;

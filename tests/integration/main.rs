@@ -5,6 +5,8 @@
 
 mod harness;
 mod ledger_conformance;
+mod ledger_faults;
 mod ledger_migrations;
+mod ledger_pgbouncer;
 mod ledger_plans;
 mod support;

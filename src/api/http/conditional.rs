@@ -183,7 +183,3 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Refusal>
         (true, false, true) => Err(malformed("it is empty")),
     }
 }
-
-#[cfg(test)]
-#[path = "conditional_tests.rs"]
-mod tests;

@@ -57,9 +57,8 @@ async fn agree(
     digest: &Digest,
 ) -> Result<(), Refusal> {
     let read = Read { max_staleness: Some(MaxStaleness::Any), ..Read::default() };
-    let disagree = |why: String| {
-        Refusal::invalid(format!("If-Match and {} do not agree: {why}", p::EXPECT_REVISION)).about(agent)
-    };
+    let disagree =
+        |why: String| Refusal::invalid(format!("If-Match and {} do not agree: {why}", p::EXPECT_REVISION));
     let past = match registry.revision(call, agent, revision.number, &read).await {
         Ok(past) => past,
         Err(refusal) if matches!(refusal.reason(), Reason::AgentNotFound | Reason::RevisionNotFound) => {

@@ -98,10 +98,16 @@ async fn routed(
     let Some(route) = routes::at(path).find(|route| route.verb.serves(request.method())) else {
         return method_not_allowed(path);
     };
-    match asked(route, captured, request) {
-        Ok(ask) => (route.run)(http, ask).await.unwrap_or_else(|refusal| problem::answer(&refusal)),
-        Err(refusal) => problem::answer(&refusal),
-    }
+    let agent = captured.as_ref().ok().and_then(route::agent_of);
+    let outcome = match asked(route, captured, request) {
+        Ok(ask) => (route.run)(http, ask).await,
+        Err(refusal) => Err(refusal),
+    };
+    outcome.unwrap_or_else(|refusal| match agent {
+        // A refusal of the request itself does not know yet what it is about; the path does.
+        Some(agent) if refusal.parts().agent.is_none() => problem::answer(&refusal.about(&agent)),
+        _ => problem::answer(&refusal),
+    })
 }
 
 fn asked(
@@ -140,5 +146,4 @@ async fn no_such_route(request: Request) -> Response {
 }
 
 #[cfg(test)]
-#[path = "tests/mod.rs"]
 mod tests;

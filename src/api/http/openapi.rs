@@ -122,8 +122,8 @@ fn response(answer: &Answer) -> Response {
         Shape::Envelope => Some((json, refers::<wire::Envelope>())),
         Shape::Registered => Some((json, refers::<wire::Registered>())),
         Shape::Batch => Some((json, refers::<wire::BatchAnswer>())),
-        Shape::Agents => Some((json, refers::<wire::List<wire::AgentItem>>())),
-        Shape::Revisions => Some((json, refers::<wire::List<wire::RevisionItem>>())),
+        Shape::Agents => Some((json, refers_to(&list_of::<wire::AgentItem>()))),
+        Shape::Revisions => Some((json, refers_to(&list_of::<wire::RevisionItem>()))),
         Shape::Revision => Some((json, refers::<wire::RevisionItem>())),
         Shape::Diff => Some((json, refers::<wire::Diff>())),
         Shape::Watermark => Some((json, refers::<wire::Watermark>())),
@@ -144,14 +144,26 @@ fn document_schema() -> RefOr<Schema> {
 }
 
 fn refers<T: ToSchema>() -> RefOr<Schema> {
-    RefOr::Ref(Ref::from_schema_name(T::name()))
+    refers_to(&T::name())
+}
+
+fn refers_to(name: &str) -> RefOr<Schema> {
+    RefOr::Ref(Ref::from_schema_name(name))
+}
+
+/// The name of a list: the derived one is the same for lists of all things.
+fn list_of<T: ToSchema>() -> String {
+    format!("{}List", T::name())
 }
 
 /// Every shape that an answer, a body or a problem refers to, with all that these refer to.
 fn components() -> Components {
-    fn add<T: ToSchema>(all: &mut Vec<(String, RefOr<Schema>)>) {
-        all.push((T::name().into_owned(), <T as PartialSchema>::schema()));
+    fn add_as<T: ToSchema>(name: String, all: &mut Vec<(String, RefOr<Schema>)>) {
+        all.push((name, <T as PartialSchema>::schema()));
         T::schemas(all);
+    }
+    fn add<T: ToSchema>(all: &mut Vec<(String, RefOr<Schema>)>) {
+        add_as::<T>(T::name().into_owned(), all);
     }
     let mut all = Vec::new();
     add::<wire::Problem>(&mut all);
@@ -159,8 +171,8 @@ fn components() -> Components {
     add::<wire::Registered>(&mut all);
     add::<wire::BatchRequest>(&mut all);
     add::<wire::BatchAnswer>(&mut all);
-    add::<wire::List<wire::AgentItem>>(&mut all);
-    add::<wire::List<wire::RevisionItem>>(&mut all);
+    add_as::<wire::List<wire::AgentItem>>(list_of::<wire::AgentItem>(), &mut all);
+    add_as::<wire::List<wire::RevisionItem>>(list_of::<wire::RevisionItem>(), &mut all);
     add::<wire::RevisionItem>(&mut all);
     add::<wire::Diff>(&mut all);
     add::<wire::Watermark>(&mut all);

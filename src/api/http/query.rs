@@ -204,7 +204,3 @@ fn decode<'r>(what: &str, raw: &'r str) -> Result<Cow<'r, str>, Refusal> {
         .decode_utf8()
         .map_err(|_| Refusal::invalid(format!("{what}: `{}` is not UTF-8 once decoded", shown(raw))))
 }
-
-#[cfg(test)]
-#[path = "query_tests.rs"]
-mod tests;

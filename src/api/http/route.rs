@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use axum::body::Body;
+use axum::extract::RawPathParams;
 use axum::response::Response;
 use http::{HeaderMap, Method};
 
@@ -136,6 +137,12 @@ impl Ask {
     }
 }
 
+/// The agent that a path names, where it does.
+pub(super) fn agent_of(captured: &RawPathParams) -> Option<AgentName> {
+    let of = |name| captured.iter().find(|(captured, _)| *captured == name).map(|(_, value)| value);
+    AgentName::new(of("ns")?, of("name")?).ok()
+}
+
 /// # Errors
 /// `invalid_argument` for 0: revisions count from 1.
 pub(super) fn at_least_one(what: &str, number: u64) -> Result<u64, Refusal> {
@@ -156,8 +163,7 @@ fn matches(template: &str, path: &str) -> bool {
     loop {
         match (wanted.next(), given.next()) {
             (None, None) => return true,
-            (Some(wanted), Some(given))
-                if wanted == given || (wanted.starts_with('{') && !given.is_empty()) => {}
+            (Some(wanted), Some(given)) if wanted == given || wanted.starts_with('{') => {}
             _ => return false,
         }
     }

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
+use sqlx::Row as _;
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::PgRow;
-use sqlx::{Executor as _, Row as _};
 
 use super::STEP;
 use super::error::error;
@@ -74,12 +74,13 @@ pub(super) async fn check(connector: &Connector) -> Result<(), Error> {
         let mut session = connector.open(Role::History).await?;
         let failed = |error: sqlx::Error| self::error("check the schema", &error);
         let exists = "SELECT to_regclass('cardfence_migration') IS NOT NULL";
-        let exists = sqlx::raw_sql(exists).fetch_one(session.connection()).await.map_err(failed)?;
-        if !exists.try_get::<bool, _>(0).map_err(failed)? {
+        let exists = session.read(sqlx::query(exists)).await.map_err(failed)?;
+        let exists = exists.first().map(|row| row.try_get(0)).transpose().map_err(failed)?;
+        if exists != Some(true) {
             return Err(Error::Unusable("the database holds no ledger yet: run the migrations".to_owned()));
         }
         let applied = "SELECT version, checksum, success FROM cardfence_migration ORDER BY version";
-        session.connection().fetch_all(sqlx::raw_sql(applied)).await.map_err(failed)
+        session.read(sqlx::query(applied)).await.map_err(failed)
     };
     let applied = tokio::time::timeout(STEP, checked).await.unwrap_or_else(|_| {
         Err(Error::Unavailable(format!("check the schema: no answer within {} ms", STEP.as_millis())))

@@ -104,7 +104,7 @@ impl Role {
         format!(
             "SET statement_timeout = {}; SET default_transaction_read_only = {read_only}; \
              SET idle_session_timeout = 0; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
-             SET tcp_keepalives_count = 3;",
+             SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000;",
             statement.as_millis()
         )
     }
@@ -227,21 +227,15 @@ impl Connector {
     }
 }
 
-/// Settings that some platforms lack: the server's own notice of a client that vanished.
-///
-/// `tcp_user_timeout` ends a send that is not read; `client_connection_check_interval` a wait for the lock
-/// that nobody waits for any more.
+/// What some servers' platforms lack: the end of a wait for the lock that nobody waits for any more.
 async fn best_effort(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    for setting in ["SET tcp_user_timeout = 5000", "SET client_connection_check_interval = 500"] {
-        match sqlx::raw_sql(setting).execute(&mut *connection).await {
-            Ok(_) => {}
-            Err(sqlx::Error::Database(error)) => {
-                tracing::debug!(setting, %error, "the server does not offer a setting");
-            }
-            Err(error) => return Err(error),
+    match sqlx::raw_sql("SET client_connection_check_interval = 500").execute(connection).await {
+        Err(sqlx::Error::Database(error)) => {
+            tracing::debug!(%error, "the server does not watch its clients while they wait");
+            Ok(())
         }
+        result => result.map(drop),
     }
-    Ok(())
 }
 
 /// What a server says of itself.

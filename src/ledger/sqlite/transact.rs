@@ -11,7 +11,7 @@ use tokio::sync::OwnedMutexGuard;
 use super::error::{commit_error, error};
 use super::{Sqlite, open_writer, row};
 use crate::ledger::stored::{self, change_to_json};
-use crate::ledger::{CommitError, Entry, Error, Head, Key, Rows, Seen, Store, Txn};
+use crate::ledger::{CommitError, Entry, Error, FORGOTTEN_AT_ONCE, Head, Key, Rows, Seen, Store, Txn};
 use crate::terms::Timestamp;
 
 const HEAD: &str = "
@@ -62,7 +62,10 @@ const PUT_LIVENESS: &str = "
         registers = excluded.registers,
         release = excluded.release";
 
-const FORGET: &str = "DELETE FROM request WHERE at < ?1";
+const FORGET: &str = "
+    DELETE FROM request WHERE (principal, request_id) IN (
+        SELECT principal, request_id FROM request WHERE at < ?1 ORDER BY at LIMIT ?2
+    )";
 
 #[async_trait]
 impl Store for Sqlite {
@@ -195,7 +198,8 @@ impl Txn for SqliteTransaction {
     }
 
     async fn forget_requests(&mut self, before: Timestamp) -> Result<u64, Error> {
-        self.run("forget", sqlx::query(FORGET).bind(before.as_micros())).await
+        let query = sqlx::query(FORGET).bind(before.as_micros()).bind(stored::count(FORGOTTEN_AT_ONCE));
+        self.run("forget", query).await
     }
 
     async fn commit(self: Box<Self>) -> Result<(), CommitError> {

@@ -77,7 +77,7 @@ async fn register(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let request_id = expect::request_id(&ask.headers)?;
     let dry_run = ask.params.flag(p::DRY_RUN)?;
     let limit = http.registry.settings().card.max_bytes;
-    let bytes = body::read(&ask.headers, ask.body, limit).await.map_err(|refusal| refusal.about(&agent))?;
+    let bytes = body::read(&ask.headers, ask.body, limit).await?;
     let call = http.registry.call(None);
     let expect = expect::expectation(&http.registry, &call, &agent, &ask.params, &ask.headers, true).await?;
     let request = Register {
