@@ -3,6 +3,7 @@
 //! One program, because `support` is then compiled and linked once, and because a process-wide PostgreSQL
 //! cluster is started once. A new group of tests is a module here.
 
+mod cli;
 mod harness;
 mod ledger_conformance;
 mod ledger_faults;
