@@ -4,6 +4,7 @@
 //! cluster is started once. A new group of tests is a module here.
 
 mod bounded;
+mod cli;
 mod crash;
 mod failover;
 mod harness;
