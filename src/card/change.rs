@@ -4,7 +4,7 @@
 //! moved. That holds by construction and not by the care of the comparisons below: where nothing moved only
 //! cosmetic items are looked for, and where something moved that no item names, a last one says so.
 
-use super::change_items::{Items, cosmetic, moved};
+use super::change_items::{Items, Pair};
 use super::document::Card;
 use super::words::vocabulary;
 
@@ -64,6 +64,8 @@ vocabulary! {
         ContentChanged = "content_changed",
         /// The bytes changed, and nothing that they say.
         FormattingChanged = "formatting_changed",
+        /// The list of items ends here although there are more; its class is the gravest of theirs.
+        MoreChanges = "more_changes",
     }
 }
 
@@ -91,15 +93,12 @@ pub struct Change {
 impl Change {
     /// From `before` to `after`. After a tombstone, `before` is the last card.
     pub fn between(before: &Card, after: &Card) -> Self {
-        let mut items = Items::default();
+        let (pair, mut items) = (Pair::of(before, after), Items::default());
         let shape = before.shape() != after.shape();
         if shape || before.negotiation_fingerprint() != after.negotiation_fingerprint() {
-            moved(before, after, &mut items);
-            if items.class() == Class::Cosmetic {
-                items.add(ItemKind::NegotiationChanged, Class::Breaking, String::new(), "");
-            }
+            pair.moved(&mut items);
         }
-        cosmetic(before, after, &mut items);
+        pair.cosmetic(&mut items);
         let class = items.class();
         let silent = class != Class::Cosmetic && before.version() == after.version();
         Self { class, silent, items: items.into_list() }

@@ -1,208 +1,380 @@
 //! The comparisons behind a change, one function for each part of a card.
 //!
-//! Owns which difference is which item, of which class, at which pointer. Order of items: as a reader asks,
-//! skills first; the decision what a class means for the whole is `change`'s.
+//! Owns which difference is which item, of which class, and where it lies. The normal form does not keep
+//! the place of every fact, so the documents are read again for that: changes are rare, cards are many.
+//! Skills come first, as a reader asks. What the items mean for the whole is decided in `change`.
 
 use std::collections::HashSet;
 
 use super::change::{Class, Item, ItemKind};
 use super::document::Card;
+use super::finding::Findings;
 use super::generation::Shape;
-use super::node::Step;
-use super::normal::Normal;
-use super::skill::{Side, Skill};
+use super::interface::Interface;
+use super::node::{Node, Step};
+use super::normal::{Capabilities, Modes, Normal};
+use super::scan::{DEEPEST, scan};
+use super::skill::Skill;
 
+/// The most items that a change lists: cards of the largest size can differ in millions of modes.
+const MOST: usize = 10_000;
+
+/// The items of a change. Past [`MOST`] they only count towards its class.
 #[derive(Debug, Default)]
-pub(super) struct Items(Vec<Item>);
+pub(super) struct Items {
+    list: Vec<Item>,
+    /// The gravest class of those that are not listed.
+    beyond: Option<Class>,
+}
 
 impl Items {
     pub(super) fn add(&mut self, kind: ItemKind, class: Class, pointer: String, subject: &str) {
-        self.0.push(Item { kind, class, pointer, subject: subject.to_owned() });
+        if self.is_full() {
+            self.beyond = self.beyond.max(Some(class));
+        } else {
+            self.list.push(Item { kind, class, pointer, subject: subject.to_owned() });
+        }
     }
 
+    fn is_full(&self) -> bool {
+        self.list.len() >= MOST
+    }
+
+    /// The gravest class so far.
     pub(super) fn class(&self) -> Class {
-        self.0.iter().map(|item| item.class).max().unwrap_or(Class::Cosmetic)
+        let listed = self.list.iter().map(|item| item.class);
+        listed.chain(self.beyond).max().unwrap_or(Class::Cosmetic)
     }
 
-    pub(super) fn into_list(self) -> Vec<Item> {
-        self.0
+    pub(super) fn into_list(mut self) -> Vec<Item> {
+        if let Some(class) = self.beyond {
+            let (pointer, subject) = (String::new(), String::new());
+            self.list.push(Item { kind: ItemKind::MoreChanges, class, pointer, subject });
+        }
+        self.list
     }
 }
 
-/// What moved of that which decides a negotiation.
-pub(super) fn moved(before: &Card, after: &Card, items: &mut Items) {
-    let (old, new) = (before.normal(), after.normal());
-    skills(old, new, items);
-    capabilities(old, new, items);
-    interfaces(old, new, items);
-    extensions(old, new, items);
-    security(old, new, items);
-    match (before.shape(), after.shape()) {
-        (from, to) if from == to => {}
-        (_, to @ Shape::Superset) => {
-            items.add(ItemKind::ShapeWidened, Class::Additive, String::new(), to.as_str());
-        }
-        (_, to) => items.add(ItemKind::ShapeChanged, Class::Breaking, String::new(), to.as_str()),
-    }
+/// A card and its document.
+struct Side<'c> {
+    card: &'c Card,
+    normal: &'c Normal,
+    root: Node<'c>,
 }
 
-fn skills(old: &Normal, new: &Normal, items: &mut Items) {
-    for (n, skill) in old.skills.iter().enumerate() {
-        if new.skill(&skill.id).is_none() {
-            items.add(ItemKind::SkillRemoved, Class::Breaking, format!("/skills/{n}"), &skill.id);
-        }
+impl<'c> Side<'c> {
+    fn of(card: &'c Card) -> Self {
+        let root = scan(card.bytes(), DEEPEST, &mut Findings::default()).unwrap_or(Node::Null);
+        Self { card, normal: card.normal(), root }
     }
-    for (n, skill) in new.skills.iter().enumerate() {
-        let Some(place) = old.skill_index(&skill.id) else {
-            items.add(ItemKind::SkillAdded, Class::Additive, format!("/skills/{n}"), &skill.id);
-            continue;
+
+    /// The first of the places that this document has.
+    fn first(&self, places: &[&str]) -> Option<String> {
+        let has = |place: &str| self.root.at(place).is_some_and(|node| *node != Node::Null);
+        places.iter().find(|place| has(place)).map(|place| (*place).to_owned())
+    }
+
+    /// Where the effective modes of a skill are written.
+    fn modes(&self, list: &ModeList, index: usize) -> String {
+        let own = list.own.map(|name| format!("/skills/{index}/{name}"));
+        let places = match (list.declared)(&self.normal.skills[index]) {
+            Some(_) => own.each_ref().map(String::as_str),
+            None => list.default,
         };
-        let was = (place, &old.skills[place]);
-        let is = (n, skill);
-        modes(was, is, Side::Input, items);
-        modes(was, is, Side::Output, items);
-        if was.1.security != skill.security {
-            items.add(ItemKind::SkillSecurityChanged, Class::Breaking, format!("/skills/{n}"), &skill.id);
+        self.first(&places).unwrap_or_default()
+    }
+}
+
+/// One of a skill's two lists of modes: its items, and the names it goes by.
+struct ModeList {
+    removed: ItemKind,
+    added: ItemKind,
+    declared: fn(&Skill) -> Option<&Modes>,
+    defaults: fn(&Normal) -> &Modes,
+    own: [&'static str; 2],
+    default: [&'static str; 2],
+}
+
+const MODE_LISTS: [ModeList; 2] = [
+    ModeList {
+        removed: ItemKind::InputModeRemoved,
+        added: ItemKind::InputModeAdded,
+        declared: |skill| skill.declared_input.as_ref(),
+        defaults: |normal| &normal.default_input,
+        own: ["inputModes", "input_modes"],
+        default: ["/defaultInputModes", "/default_input_modes"],
+    },
+    ModeList {
+        removed: ItemKind::OutputModeRemoved,
+        added: ItemKind::OutputModeAdded,
+        declared: |skill| skill.declared_output.as_ref(),
+        defaults: |normal| &normal.default_output,
+        own: ["outputModes", "output_modes"],
+        default: ["/defaultOutputModes", "/default_output_modes"],
+    },
+];
+
+/// A list of modes that can be asked.
+struct Known<'c> {
+    modes: &'c Modes,
+    set: HashSet<&'c str>,
+}
+
+impl<'c> Known<'c> {
+    fn of(modes: &'c Modes) -> Self {
+        Self { modes, set: modes.iter().map(AsRef::as_ref).collect() }
+    }
+
+    /// The modes that `other` lacks.
+    fn without(&self, other: &Known<'_>) -> impl Iterator<Item = &'c str> {
+        self.modes.iter().map(AsRef::as_ref).filter(|mode| !other.set.contains(mode))
+    }
+}
+
+/// A capability: its items, and the places where documents state it.
+struct Capability {
+    added: ItemKind,
+    withdrawn: ItemKind,
+    on: fn(&Capabilities) -> bool,
+    places: &'static [&'static str],
+}
+
+const CAPABILITIES: [Capability; 3] = [
+    Capability {
+        added: ItemKind::StreamingAdded,
+        withdrawn: ItemKind::StreamingWithdrawn,
+        on: |capabilities| capabilities.streaming,
+        places: &["/capabilities/streaming"],
+    },
+    Capability {
+        added: ItemKind::PushNotificationsAdded,
+        withdrawn: ItemKind::PushNotificationsWithdrawn,
+        on: |capabilities| capabilities.push_notifications,
+        places: &["/capabilities/pushNotifications", "/capabilities/push_notifications"],
+    },
+    Capability {
+        added: ItemKind::ExtendedCardAdded,
+        withdrawn: ItemKind::ExtendedCardWithdrawn,
+        on: |capabilities| capabilities.extended_card,
+        places: &[
+            "/capabilities/extendedAgentCard",
+            "/capabilities/extended_agent_card",
+            "/supportsAuthenticatedExtendedCard",
+            "/supports_authenticated_extended_card",
+            "/supportsExtendedAgentCard",
+            "/supports_extended_agent_card",
+        ],
+    },
+];
+
+/// Where documents state what they require of callers.
+const SECURITY: [&str; 4] =
+    ["/securityRequirements", "/security_requirements", "/security", "/authentication"];
+
+/// The old card and the new one.
+pub(super) struct Pair<'c> {
+    old: Side<'c>,
+    new: Side<'c>,
+}
+
+impl<'c> Pair<'c> {
+    pub(super) fn of(before: &'c Card, after: &'c Card) -> Self {
+        Self { old: Side::of(before), new: Side::of(after) }
+    }
+
+    /// Where a thing that changed lies: in the new document, or in the old one if it has gone.
+    fn place(&self, places: &[&str]) -> String {
+        self.new.first(places).or_else(|| self.old.first(places)).unwrap_or_default()
+    }
+
+    /// What moved of that which decides a negotiation.
+    pub(super) fn moved(&self, items: &mut Items) {
+        self.skills(items);
+        for list in &MODE_LISTS {
+            self.modes(list, items);
+        }
+        self.capabilities(items);
+        self.interfaces(items);
+        self.extensions(items);
+        self.security(items);
+        let (before, after) = (self.old.card, self.new.card);
+        if items.list.is_empty() && before.negotiation_fingerprint() != after.negotiation_fingerprint() {
+            items.add(ItemKind::NegotiationChanged, Class::Breaking, String::new(), "");
+        }
+        match (before.shape(), after.shape()) {
+            (from, to) if from == to => {}
+            (_, to @ Shape::Superset) => {
+                items.add(ItemKind::ShapeWidened, Class::Additive, String::new(), to.as_str());
+            }
+            (_, to) => items.add(ItemKind::ShapeChanged, Class::Breaking, String::new(), to.as_str()),
         }
     }
-}
 
-fn modes(was: (usize, &Skill), is: (usize, &Skill), side: Side, items: &mut Items) {
-    let (removed, added) = match side {
-        Side::Input => (ItemKind::InputModeRemoved, ItemKind::InputModeAdded),
-        Side::Output => (ItemKind::OutputModeRemoved, ItemKind::OutputModeAdded),
-    };
-    let (old, new) = (was.1.effective(side), is.1.effective(side));
-    if old == new {
-        return;
-    }
-    let (held, holds): (HashSet<_>, HashSet<_>) = (old.iter().collect(), new.iter().collect());
-    for mode in old.iter().filter(|mode| !holds.contains(mode)) {
-        items.add(removed, Class::Breaking, was.1.modes_pointer(was.0, side), mode);
-    }
-    for mode in new.iter().filter(|mode| !held.contains(mode)) {
-        items.add(added, Class::Additive, is.1.modes_pointer(is.0, side), mode);
-    }
-}
-
-fn capabilities(old: &Normal, new: &Normal, items: &mut Items) {
-    let (was, is) = (old.capabilities, new.capabilities);
-    for (was, is, withdrawn, added) in [
-        (was.streaming, is.streaming, ItemKind::StreamingWithdrawn, ItemKind::StreamingAdded),
-        (
-            was.push_notifications,
-            is.push_notifications,
-            ItemKind::PushNotificationsWithdrawn,
-            ItemKind::PushNotificationsAdded,
-        ),
-        (was.extended_card, is.extended_card, ItemKind::ExtendedCardWithdrawn, ItemKind::ExtendedCardAdded),
-    ] {
-        match (was, is) {
-            (true, false) => items.add(withdrawn, Class::Breaking, "/capabilities".to_owned(), ""),
-            (false, true) => items.add(added, Class::Additive, "/capabilities".to_owned(), ""),
-            _ => {}
-        }
-    }
-}
-
-fn interfaces(old: &Normal, new: &Normal, items: &mut Items) {
-    let held: HashSet<_> = old.interfaces.iter().map(|interface| interface.key()).collect();
-    let holds: HashSet<_> = new.interfaces.iter().map(|interface| interface.key()).collect();
-    for interface in old.interfaces.iter().filter(|interface| !holds.contains(&interface.key())) {
-        items.add(ItemKind::InterfaceRemoved, Class::Breaking, interface.pointer.to_string(), &interface.url);
-    }
-    for interface in new.interfaces.iter().filter(|interface| !held.contains(&interface.key())) {
-        items.add(ItemKind::InterfaceAdded, Class::Additive, interface.pointer.to_string(), &interface.url);
-    }
-    if let (Some(was), Some(is)) = (old.interfaces.first(), new.interfaces.first())
-        && was.key() != is.key()
-    {
-        items.add(ItemKind::PreferredInterfaceChanged, Class::Breaking, is.pointer.to_string(), &is.url);
-        return;
-    }
-    let kept_before =
-        old.interfaces.iter().map(|interface| interface.key()).filter(|key| holds.contains(key));
-    let kept_after = new.interfaces.iter().map(|interface| interface.key()).filter(|key| held.contains(key));
-    if !kept_before.eq(kept_after) {
-        let pointer = new.interfaces.first().map_or_else(String::new, |first| first.pointer.to_string());
-        items.add(ItemKind::InterfacesReordered, Class::Breaking, pointer, "");
-    }
-}
-
-fn extensions(old: &Normal, new: &Normal, items: &mut Items) {
-    let pointer = |index: u32| format!("/capabilities/extensions/{index}");
-    for extension in &old.extensions {
-        if new.extension(&extension.uri).is_none() {
-            items.add(ItemKind::ExtensionRemoved, Class::Breaking, pointer(extension.index), &extension.uri);
-        }
-    }
-    for extension in &new.extensions {
-        let was = old.extension(&extension.uri).map(|extension| extension.required);
-        let (kind, class) = match (was, extension.required) {
-            (Some(was), is) if was == is => continue,
-            (None, false) => (ItemKind::ExtensionAdded, Class::Additive),
-            (_, true) => (ItemKind::ExtensionRequired, Class::Breaking),
-            (Some(_), false) => (ItemKind::ExtensionRelaxed, Class::Breaking),
-        };
-        items.add(kind, class, pointer(extension.index), &extension.uri);
-    }
-}
-
-fn security(old: &Normal, new: &Normal, items: &mut Items) {
-    let pointer = |name: &str| format!("/securitySchemes{}", Step::Key(name));
-    for (name, _) in &old.schemes {
-        if new.scheme(name).is_none() {
-            items.add(ItemKind::SecuritySchemeRemoved, Class::Breaking, pointer(name), name);
-        }
-    }
-    for (name, scheme) in &new.schemes {
-        let kind = match old.scheme(name) {
-            Some(was) if was == scheme => continue,
-            Some(_) => ItemKind::SecuritySchemeChanged,
-            None => ItemKind::SecuritySchemeAdded,
-        };
-        items.add(kind, Class::Breaking, pointer(name), name);
-    }
-    if old.security != new.security {
-        items.add(ItemKind::SecurityChanged, Class::Breaking, String::new(), "");
-    }
-}
-
-/// What changed for people only.
-pub(super) fn cosmetic(before: &Card, after: &Card, items: &mut Items) {
-    let (old, new) = (before.normal(), after.normal());
-    let mut add = |kind, pointer: String, subject: &str| items.add(kind, Class::Cosmetic, pointer, subject);
-    if before.version() != after.version() {
-        add(ItemKind::VersionChanged, "/version".to_owned(), after.version().unwrap_or_default());
-    }
-    for (was, is, name) in
-        [(&old.name, &new.name, "name"), (&old.description, &new.description, "description")]
-    {
-        if was != is {
-            add(ItemKind::TextChanged, format!("/{name}"), name);
-        }
-    }
-    for (n, is) in new.skills.iter().enumerate() {
-        let Some(was) = old.skill(&is.id) else { continue };
-        for (was, is, name) in
-            [(&was.name, &is.name, "name"), (&was.description, &is.description, "description")]
-        {
-            if was != is {
-                add(ItemKind::TextChanged, format!("/skills/{n}/{name}"), name);
+    fn skills(&self, items: &mut Items) {
+        let (old, new) = (self.old.normal, self.new.normal);
+        for (n, skill) in old.skills.iter().enumerate() {
+            if new.skill(&skill.id).is_none() {
+                items.add(ItemKind::SkillRemoved, Class::Breaking, format!("/skills/{n}"), &skill.id);
             }
         }
-        if was.tags != is.tags {
-            add(ItemKind::TagsChanged, format!("/skills/{n}/tags"), &is.id);
+        for (n, is) in new.skills.iter().enumerate() {
+            let Some(was) = old.skill(&is.id) else {
+                items.add(ItemKind::SkillAdded, Class::Additive, format!("/skills/{n}"), &is.id);
+                continue;
+            };
+            if was.security != is.security {
+                items.add(ItemKind::SkillSecurityChanged, Class::Breaking, format!("/skills/{n}"), &is.id);
+            }
         }
     }
-    let signatures = before.signatures() != after.signatures();
-    if signatures {
-        add(ItemKind::SignaturesChanged, "/signatures".to_owned(), "");
+
+    /// The modes of all skills that both cards have. What changed in the defaults is told once.
+    fn modes(&self, list: &ModeList, items: &mut Items) {
+        let defaults = [self.old.normal, self.new.normal].map(|normal| Known::of((list.defaults)(normal)));
+        let mut defaults_told = false;
+        for (n, is) in self.new.normal.skills.iter().enumerate() {
+            let Some(m) = self.old.normal.skill_index(&is.id) else { continue };
+            let own = [(list.declared)(&self.old.normal.skills[m]), (list.declared)(is)];
+            if own == [None, None] && std::mem::replace(&mut defaults_told, true) {
+                continue;
+            }
+            let own = own.map(|modes| modes.map(Known::of));
+            let was = own[0].as_ref().unwrap_or(&defaults[0]);
+            let is = own[1].as_ref().unwrap_or(&defaults[1]);
+            // Once the list is full the first of each kind settles the class.
+            for mode in was.without(is) {
+                items.add(list.removed, Class::Breaking, self.old.modes(list, m), mode);
+                if items.is_full() {
+                    break;
+                }
+            }
+            for mode in is.without(was) {
+                items.add(list.added, Class::Additive, self.new.modes(list, n), mode);
+                if items.is_full() {
+                    break;
+                }
+            }
+        }
     }
-    let content = before.content_digest() != after.content_digest();
-    if content && items.0.is_empty() {
-        items.add(ItemKind::ContentChanged, Class::Cosmetic, String::new(), "");
-    } else if !content && !signatures && before.raw_digest() != after.raw_digest() {
-        items.add(ItemKind::FormattingChanged, Class::Cosmetic, String::new(), "");
+
+    fn capabilities(&self, items: &mut Items) {
+        let (was, is) = (&self.old.normal.capabilities, &self.new.normal.capabilities);
+        for Capability { added, withdrawn, on, places } in &CAPABILITIES {
+            match (on(was), on(is)) {
+                (true, false) => {
+                    let pointer = self.old.first(places).unwrap_or_default();
+                    items.add(*withdrawn, Class::Breaking, pointer, "");
+                }
+                (false, true) => items.add(*added, Class::Additive, self.place(places), ""),
+                _ => {}
+            }
+        }
+    }
+
+    fn interfaces(&self, items: &mut Items) {
+        let (old, new) = (&self.old.normal.interfaces, &self.new.normal.interfaces);
+        let held: HashSet<_> = old.iter().map(Interface::key).collect();
+        let holds: HashSet<_> = new.iter().map(Interface::key).collect();
+        for gone in old.iter().filter(|interface| !holds.contains(&interface.key())) {
+            items.add(ItemKind::InterfaceRemoved, Class::Breaking, gone.pointer.to_string(), &gone.url);
+        }
+        for fresh in new.iter().filter(|interface| !held.contains(&interface.key())) {
+            items.add(ItemKind::InterfaceAdded, Class::Additive, fresh.pointer.to_string(), &fresh.url);
+        }
+        let (Some(was), Some(is)) = (old.first(), new.first()) else { return };
+        let kept_before = old.iter().map(Interface::key).filter(|key| holds.contains(key));
+        let kept_after = new.iter().map(Interface::key).filter(|key| held.contains(key));
+        if was.key() != is.key() {
+            let kind = ItemKind::PreferredInterfaceChanged;
+            items.add(kind, Class::Breaking, is.pointer.to_string(), &is.url);
+        } else if !kept_before.eq(kept_after) {
+            items.add(ItemKind::InterfacesReordered, Class::Breaking, is.pointer.to_string(), "");
+        }
+    }
+
+    fn extensions(&self, items: &mut Items) {
+        let (old, new) = (self.old.normal, self.new.normal);
+        let pointer = |index: u32| format!("/capabilities/extensions/{index}");
+        for gone in old.extensions.iter().filter(|extension| new.extension(&extension.uri).is_none()) {
+            items.add(ItemKind::ExtensionRemoved, Class::Breaking, pointer(gone.index), &gone.uri);
+        }
+        for extension in &new.extensions {
+            let was = old.extension(&extension.uri).map(|extension| extension.required);
+            let (kind, class) = match (was, extension.required) {
+                (Some(was), is) if was == is => continue,
+                (None, false) => (ItemKind::ExtensionAdded, Class::Additive),
+                (_, true) => (ItemKind::ExtensionRequired, Class::Breaking),
+                (Some(_), false) => (ItemKind::ExtensionRelaxed, Class::Breaking),
+            };
+            items.add(kind, class, pointer(extension.index), &extension.uri);
+        }
+    }
+
+    fn security(&self, items: &mut Items) {
+        let (old, new) = (self.old.normal, self.new.normal);
+        let place = |name: &str| {
+            let step = Step::Key(name);
+            let places = [format!("/securitySchemes{step}"), format!("/security_schemes{step}")];
+            self.place(&[&places[0], &places[1], "/authentication/schemes"])
+        };
+        for (name, _) in old.schemes.iter().filter(|(name, _)| new.scheme(name).is_none()) {
+            items.add(ItemKind::SecuritySchemeRemoved, Class::Breaking, place(name), name);
+        }
+        for (name, scheme) in &new.schemes {
+            let kind = match old.scheme(name) {
+                Some(was) if was == scheme => continue,
+                Some(_) => ItemKind::SecuritySchemeChanged,
+                None => ItemKind::SecuritySchemeAdded,
+            };
+            items.add(kind, Class::Breaking, place(name), name);
+        }
+        if old.security != new.security {
+            items.add(ItemKind::SecurityChanged, Class::Breaking, self.place(&SECURITY), "");
+        }
+    }
+
+    /// What changed for people only.
+    pub(super) fn cosmetic(&self, items: &mut Items) {
+        let (before, after) = (self.old.card, self.new.card);
+        let (old, new) = (self.old.normal, self.new.normal);
+        if before.version() != after.version() {
+            let version = after.version().unwrap_or_default();
+            items.add(ItemKind::VersionChanged, Class::Cosmetic, self.place(&["/version"]), version);
+        }
+        for (was, is, place) in
+            [(&old.name, &new.name, "/name"), (&old.description, &new.description, "/description")]
+        {
+            if was != is {
+                items.add(ItemKind::TextChanged, Class::Cosmetic, self.place(&[place]), &place[1..]);
+            }
+        }
+        for (n, is) in new.skills.iter().enumerate() {
+            let Some(m) = old.skill_index(&is.id) else { continue };
+            let was = &old.skills[m];
+            let place = |name: &str| {
+                let (now, then) = (format!("/skills/{n}/{name}"), format!("/skills/{m}/{name}"));
+                self.new.first(&[&now]).or_else(|| self.old.first(&[&then])).unwrap_or_default()
+            };
+            for (was, is, name) in
+                [(&was.name, &is.name, "name"), (&was.description, &is.description, "description")]
+            {
+                if was != is {
+                    items.add(ItemKind::TextChanged, Class::Cosmetic, place(name), name);
+                }
+            }
+            if was.tags != is.tags {
+                items.add(ItemKind::TagsChanged, Class::Cosmetic, place("tags"), &is.id);
+            }
+        }
+        let signatures = before.signatures() != after.signatures();
+        if signatures {
+            items.add(ItemKind::SignaturesChanged, Class::Cosmetic, self.place(&["/signatures"]), "");
+        }
+        let content = before.content_digest() != after.content_digest();
+        if content && items.list.iter().all(|item| item.kind == ItemKind::SignaturesChanged) {
+            items.add(ItemKind::ContentChanged, Class::Cosmetic, String::new(), "");
+        } else if !content && !signatures && before.raw_digest() != after.raw_digest() {
+            items.add(ItemKind::FormattingChanged, Class::Cosmetic, String::new(), "");
+        }
     }
 }

@@ -23,14 +23,14 @@ pub(super) fn signatures(root: &View<'_, '_>) -> Option<Digest> {
 }
 
 /// The digest of the canonical JSON of `value`.
-pub(super) fn canonical(value: &impl Serialize) -> Option<Digest> {
+fn canonical(value: &impl Serialize) -> Option<Digest> {
     let mut hasher = Hashing(Sha256::new());
     serde_json_canonicalizer::to_writer(value, &mut hasher).ok()?;
     Some(Digest::from_bytes(hasher.0.finalize().into()))
 }
 
 /// A writer that keeps nothing but the digest.
-pub(super) struct Hashing(pub(super) Sha256);
+struct Hashing(Sha256);
 
 impl io::Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

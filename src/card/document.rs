@@ -12,6 +12,7 @@ use super::finding::{Code, Findings, Violation, Warning};
 use super::fingerprint;
 use super::generation::{Generation, Shape};
 use super::interface;
+use super::negotiation;
 use super::node::{Node, Place};
 use super::normal::Normal;
 use super::scan::scan;
@@ -211,21 +212,26 @@ impl Reading {
             });
             return None;
         };
-        let one_meaning = findings.violations().iter().all(|found| found.code == Code::TooLarge);
+        let one_meaning = usable(findings);
         let root = View { members, at: Place::ROOT };
         let generation = Generation::of(&root);
         let normal = Normal::read(&root, generation, limits.max_skills, findings);
-        let small =
-            findings.is_clean() || findings.violations().iter().all(|found| found.code == Code::TooLarge);
+        let foreign = root.find("capabilities").is_some_and(|found| found.value.as_array().is_some());
         Some(Self {
-            generation,
+            // Much of what is served in a card's place has a `url`, and a list of words as capabilities.
+            generation: generation.filter(|generation| !foreign || generation.shape() != Shape::V0),
             signatures: digest::signatures(&root),
             content_digest: one_meaning.then(|| digest::content(&root)).flatten(),
             skill_fingerprint: one_meaning.then(|| fingerprint::skill(&root)).flatten(),
-            negotiation_fingerprint: small.then(|| fingerprint::negotiation(&normal)).flatten(),
+            negotiation_fingerprint: usable(findings).then(|| negotiation::fingerprint(&normal)),
             normal,
         })
     }
+}
+
+/// Whether nothing but its size speaks against a document.
+fn usable(findings: &Findings) -> bool {
+    findings.violations().iter().all(|found| found.code == Code::TooLarge)
 }
 
 fn too_large(bytes: &[u8], limits: &Limits, findings: &mut Findings) -> bool {

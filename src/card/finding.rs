@@ -145,10 +145,6 @@ impl Findings {
         self.warnings.push(warning);
     }
 
-    pub(super) fn is_clean(&self) -> bool {
-        self.violations.is_empty()
-    }
-
     pub(super) fn violations(&self) -> &[Violation] {
         &self.violations
     }

@@ -1,19 +1,13 @@
-//! The two fingerprints: did what decides a negotiation move?
+//! The skill fingerprint: did what a client negotiates with move, as the clients themselves compute it?
 //!
-//! Owns their material. The *skill fingerprint* is defined by the Python program that callers already run:
-//! the document's own members, `json.dumps(sort_keys=True, separators=(",", ":"))` with its ASCII escapes,
-//! sorting by code point. It sees no default modes, no endpoint, no security. The *negotiation fingerprint*
-//! is made from the normal form and sees all that. Both ignore `version` and every text.
+//! Defined by a Python program that callers already run: the document's own members, then
+//! `json.dumps(sort_keys=True, separators=(",", ":"))` with its ASCII escapes, sorted by code point. It sees
+//! no default modes, no endpoint, no security; [`negotiation`](super::negotiation) sees them. Ignores
+//! `version` and every text. Aliases are not followed.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use serde::Serialize;
-
-use super::digest::canonical;
 use super::node::Node;
-use super::normal::Normal;
-use super::security::{Requirement, Scheme};
 use super::view::View;
 use crate::terms::Digest;
 
@@ -89,6 +83,11 @@ fn truthy(value: &Node<'_>) -> bool {
 
 /// Appends a JSON string as Python's `json` writes it: printable ASCII as it is, all else escaped.
 fn push_ascii(out: &mut String, text: &str) {
+    push_string(out, text, |c| matches!(c, ' '..='~'));
+}
+
+/// Appends a JSON string: the short escapes, then `plain` characters as they are, all others as `\u` escapes.
+pub(super) fn push_string(out: &mut String, text: &str, plain: fn(char) -> bool) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -99,7 +98,7 @@ fn push_ascii(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            ' '..='~' => out.push(c),
+            _ if plain(c) => out.push(c),
             _ => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     // Writing to a String cannot fail.
@@ -109,162 +108,6 @@ fn push_ascii(out: &mut String, text: &str) {
         }
     }
     out.push('"');
-}
-
-/// The negotiation fingerprint of a normal form.
-pub(super) fn negotiation(normal: &Normal) -> Option<Digest> {
-    canonical(&Material::of(normal))
-}
-
-/// What decides a negotiation, in the order and the names of its canonical JSON.
-#[derive(Serialize)]
-struct Material<'n> {
-    extended: bool,
-    extensions: Vec<MaterialExtension<'n>>,
-    interfaces: Vec<MaterialInterface<'n>>,
-    push: bool,
-    schemes: BTreeMap<&'n str, MaterialScheme<'n>>,
-    security: Vec<MaterialRequirement<'n>>,
-    skills: Vec<MaterialSkill<'n>>,
-    streaming: bool,
-    v: u8,
-}
-
-#[derive(Serialize)]
-struct MaterialExtension<'n> {
-    required: bool,
-    uri: &'n str,
-}
-
-#[derive(Serialize)]
-struct MaterialInterface<'n> {
-    binding: &'n str,
-    tenant: &'n str,
-    url: &'n str,
-    version: &'n str,
-}
-
-#[derive(Serialize)]
-struct MaterialSkill<'n> {
-    id: &'n str,
-    r#in: Vec<&'n str>,
-    out: Vec<&'n str>,
-    security: Vec<MaterialRequirement<'n>>,
-}
-
-#[derive(Serialize)]
-struct MaterialRequirement<'n> {
-    schemes: BTreeMap<&'n str, Scopes<'n>>,
-}
-
-#[derive(Serialize)]
-struct Scopes<'n> {
-    list: &'n [Box<str>],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all_fields = "camelCase")]
-enum MaterialScheme<'n> {
-    #[serde(rename = "apiKeySecurityScheme")]
-    ApiKey { location: &'n str, name: &'n str },
-    #[serde(rename = "httpAuthSecurityScheme")]
-    HttpAuth { bearer_format: &'n str, scheme: &'n str },
-    #[serde(rename = "mtlsSecurityScheme")]
-    MutualTls {},
-    #[serde(rename = "oauth2SecurityScheme")]
-    OAuth2 { flows: BTreeMap<&'n str, MaterialFlow<'n>>, oauth2_metadata_url: &'n str },
-    #[serde(rename = "openIdConnectSecurityScheme")]
-    OpenIdConnect { open_id_connect_url: &'n str },
-    #[serde(rename = "other")]
-    Other { body: &'n str },
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MaterialFlow<'n> {
-    authorization_url: &'n str,
-    device_authorization_url: &'n str,
-    pkce_required: bool,
-    refresh_url: &'n str,
-    scopes: &'n [Box<str>],
-    token_url: &'n str,
-}
-
-impl<'n> Material<'n> {
-    fn of(normal: &'n Normal) -> Self {
-        Self {
-            extended: normal.capabilities.extended_card,
-            extensions: normal
-                .extensions
-                .iter()
-                .map(|extension| MaterialExtension { required: extension.required, uri: &extension.uri })
-                .collect(),
-            interfaces: normal
-                .interfaces
-                .iter()
-                .map(|interface| {
-                    let (url, binding, version, tenant) = interface.key();
-                    MaterialInterface { binding, tenant, url, version }
-                })
-                .collect(),
-            push: normal.capabilities.push_notifications,
-            schemes: normal.schemes.iter().map(|(name, scheme)| (name.as_ref(), scheme.into())).collect(),
-            security: normal.security.iter().map(Into::into).collect(),
-            skills: normal
-                .skills_by_id()
-                .map(|(_, skill)| MaterialSkill {
-                    id: &skill.id,
-                    r#in: sorted(&skill.effective_input),
-                    out: sorted(&skill.effective_output),
-                    security: skill.security.iter().map(Into::into).collect(),
-                })
-                .collect(),
-            streaming: normal.capabilities.streaming,
-            v: 1,
-        }
-    }
-}
-
-fn sorted(modes: &[Box<str>]) -> Vec<&str> {
-    let mut modes: Vec<&str> = modes.iter().map(AsRef::as_ref).collect();
-    modes.sort_unstable();
-    modes
-}
-
-impl<'n> From<&'n Requirement> for MaterialRequirement<'n> {
-    fn from(requirement: &'n Requirement) -> Self {
-        let schemes = requirement.schemes.iter();
-        Self { schemes: schemes.map(|(name, scopes)| (name.as_ref(), Scopes { list: scopes })).collect() }
-    }
-}
-
-impl<'n> From<&'n Scheme> for MaterialScheme<'n> {
-    fn from(scheme: &'n Scheme) -> Self {
-        match scheme {
-            Scheme::ApiKey { location, name } => Self::ApiKey { location, name },
-            Scheme::HttpAuth { scheme, bearer_format } => Self::HttpAuth { bearer_format, scheme },
-            Scheme::OAuth2 { flows, metadata_url } => Self::OAuth2 {
-                flows: flows
-                    .iter()
-                    .map(|flow| {
-                        let material = MaterialFlow {
-                            authorization_url: &flow.authorization_url,
-                            device_authorization_url: &flow.device_authorization_url,
-                            pkce_required: flow.pkce_required,
-                            refresh_url: &flow.refresh_url,
-                            scopes: &flow.scopes,
-                            token_url: &flow.token_url,
-                        };
-                        (flow.kind.as_ref(), material)
-                    })
-                    .collect(),
-                oauth2_metadata_url: metadata_url,
-            },
-            Scheme::OpenIdConnect { url } => Self::OpenIdConnect { open_id_connect_url: url },
-            Scheme::MutualTls => Self::MutualTls {},
-            Scheme::Other { body } => Self::Other { body },
-        }
-    }
 }
 
 #[cfg(test)]

@@ -56,15 +56,11 @@ impl Generation {
 
     /// The generation of the document `root`, or none when it has no endpoint in any of the known places.
     pub(super) fn of(root: &View<'_, '_>) -> Option<Self> {
-        if matches!(root.find("capabilities"), Some(found) if matches!(found.value, Node::Array(_))) {
-            return None;
-        }
         let interfaces = root.find("supportedInterfaces").and_then(|found| found.value.as_array());
         if interfaces.is_some_and(|entries| entries.iter().any(|entry| entry.as_object().is_some())) {
             return Some(Self::of_v1(root));
         }
-        let Node::Text(_) = root.find("url")?.value else { return None };
-        Some(Self::of_v0(root))
+        root.find("url")?.value.as_text().map(|_| Self::of_v0(root))
     }
 
     fn of_v1(root: &View<'_, '_>) -> Self {

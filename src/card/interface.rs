@@ -36,13 +36,9 @@ impl Interface {
 
 /// The versions that `interfaces` speak, in order, each once.
 pub(super) fn spoken_versions(interfaces: &[Interface]) -> Vec<&str> {
-    let mut versions = Vec::new();
-    for version in interfaces.iter().map(|interface| interface.version.as_ref()) {
-        if !version.is_empty() && !versions.contains(&version) {
-            versions.push(version);
-        }
-    }
-    versions
+    let mut seen = HashSet::new();
+    let versions = interfaces.iter().map(|interface| interface.version.as_ref());
+    versions.filter(|version| !version.is_empty() && seen.insert(*version)).collect()
 }
 
 /// All interfaces of a document, equal ones once. None at all is a violation.
@@ -65,22 +61,7 @@ pub(super) fn read(
             || "a v0.3 body that claims 1.x; read as v0.3 shape, spoken version as claimed".to_owned(),
         );
     }
-    // A v0.x card is found by its `url`: without one its additional interfaces are additional to nothing.
-    let unreachable = shape == Shape::V0 && root.find("url").is_none_or(|url| blank(url.value));
-    if interfaces.is_empty() || unreachable {
-        let (place, allowed) = match shape {
-            Shape::V0 => ("/url", "a `url`, or `supportedInterfaces` with a `url`, that is not empty"),
-            _ => ("/supportedInterfaces", "an interface with a `url` that is not empty"),
-        };
-        let unread = findings.violations().iter().any(|found| found.pointer.starts_with(place));
-        if !unread {
-            findings.refuse(
-                Code::EndpointMissing,
-                || place.to_owned(),
-                || format!("no endpoint; a card has {allowed}"),
-            );
-        }
-    }
+    endpoint(root, shape, &interfaces, findings);
     let mut seen = HashSet::new();
     let fresh: Vec<bool> = interfaces.iter().map(|interface| seen.insert(interface.key())).collect();
     drop(seen);
@@ -89,13 +70,35 @@ pub(super) fn read(
     interfaces
 }
 
-fn blank(url: &Node<'_>) -> bool {
-    url.as_text().is_some_and(|url| url.trim().is_empty())
+/// Refuses a document without an endpoint. One that could not be read was refused for its type.
+fn endpoint(root: &View<'_, '_>, shape: Shape, interfaces: &[Interface], findings: &mut Findings) {
+    let url = root.find("url").map(|found| found.value);
+    // A v0.x card is found by its `url`: without one its additional interfaces are additional to nothing.
+    let unreachable =
+        shape == Shape::V0 && url.and_then(Node::as_text).is_none_or(|url| url.trim().is_empty());
+    let list = root.find("supportedInterfaces").map(|found| found.value);
+    let unread =
+        url.is_some_and(|url| url.as_text().is_none()) || list.is_some_and(|list| list.as_array().is_none());
+    if unread || !unreachable && !interfaces.is_empty() {
+        return;
+    }
+    let (pointer, allowed) = match shape {
+        Shape::V0 => ("/url", "a `url` that is not empty, or `supportedInterfaces` that have one"),
+        Shape::V1 | Shape::Superset => {
+            ("/supportedInterfaces", "an interface with a `url` that is not empty")
+        }
+    };
+    findings.refuse(
+        Code::EndpointMissing,
+        || pointer.to_owned(),
+        || format!("no endpoint; a card has {allowed}"),
+    );
 }
 
 fn supported(root: &View<'_, '_>, interfaces: &mut Vec<Interface>, findings: &mut Findings) {
     let Some((key, entries)) = root.array("supportedInterfaces", findings) else { return };
     let list = root.at.key(key);
+    let mut of_document: Option<Option<String>> = None;
     for (n, entry) in entries.iter().enumerate() {
         let Some(view) = View::of(entry, list.index(n), findings) else { continue };
         view.tolerate(&["url", "protocolBinding", "tenant", "protocolVersion"], findings);
@@ -119,37 +122,43 @@ fn supported(root: &View<'_, '_>, interfaces: &mut Vec<Interface>, findings: &mu
                 || "an interface without a `protocolBinding`; its binding is unknown".to_owned(),
             );
         }
-        let version = match view.text("protocolVersion", findings).filter(|version| !version.is_empty()) {
-            Some(version) => version_of(version, view.at.key("protocolVersion"), findings),
-            None => document_version(root, findings).unwrap_or_else(|| {
-                findings.warn(
-                    Oddity::ProtocolVersionMissing,
-                    || view.at.to_string(),
-                    || "an interface without a `protocolVersion`; what it speaks is unknown".to_owned(),
-                );
-                String::new()
-            }),
+        let own = view.text("protocolVersion", findings).filter(|version| !version.is_empty());
+        let version = match own {
+            Some(version) => Some(version_of(version, view.place("protocolVersion"), findings)),
+            None => of_document.get_or_insert_with(|| document_version(root, findings)).clone(),
         };
+        if version.is_none() {
+            findings.warn(
+                Oddity::ProtocolVersionMissing,
+                || view.at.to_string(),
+                || "an interface without a `protocolVersion`; what it speaks is unknown".to_owned(),
+            );
+        }
         let tenant = view.text("tenant", findings).unwrap_or_default();
-        interfaces.push(interface(url, binding.unwrap_or_default(), version, tenant, view.at, findings));
+        interfaces.push(interface(
+            url,
+            binding.unwrap_or_default(),
+            version.unwrap_or_default(),
+            tenant,
+            view.at,
+            findings,
+        ));
     }
 }
 
 /// The version that a v1.0 body states for all its interfaces, as the shapes before v1.0 did.
 fn document_version(root: &View<'_, '_>, findings: &mut Findings) -> Option<String> {
-    if let Some((key, versions)) = root.array("protocolVersions", findings) {
-        let first = versions.first().and_then(Node::as_text).filter(|version| !version.is_empty());
-        if let Some(version) = first {
-            return Some(version_of(version, root.at.key(key).index(0), findings));
-        }
+    let versions = root.texts("protocolVersions", findings);
+    if let Some(version) = versions.first().filter(|version| !version.is_empty()) {
+        return Some(version_of(version, root.place("protocolVersions").index(0), findings));
     }
     let version = root.text("protocolVersion", findings).filter(|version| !version.is_empty())?;
-    Some(version_of(version, root.at.key("protocolVersion"), findings))
+    Some(version_of(version, root.place("protocolVersion"), findings))
 }
 
 fn legacy(root: &View<'_, '_>, default: &str, interfaces: &mut Vec<Interface>, findings: &mut Findings) {
     let version = match root.text("protocolVersion", findings).filter(|version| !version.is_empty()) {
-        Some(version) => version_of(version, root.at.key("protocolVersion"), findings),
+        Some(version) => version_of(version, root.place("protocolVersion"), findings),
         None => default.to_owned(),
     };
     let transport = root.text("preferredTransport", findings).filter(|binding| !binding.is_empty());

@@ -7,7 +7,7 @@
 //! Reading order: [`Card::check`] in `document` runs everything. `scan` (with `literal`) turns bytes into a
 //! tree (`node`) and finds what JSON parsers hide; `generation` tells what kind of body it is; `normal` (with
 //! `interface`, `skill`, `security`, all through `view`) derives the one form that everyone else reads;
-//! `digest` and `fingerprint` hash; `change` compares two cards. `finding` holds what is wrong or odd.
+//! `digest`, `fingerprint` and `negotiation` hash; `change` compares two cards. `finding` holds what is wrong or odd.
 //!
 //! Invariant: every fact about a card is a function of its bytes, and two conforming JSON readers agree on
 //! what an accepted card says.
@@ -22,6 +22,7 @@ mod generation;
 mod interface;
 mod literal;
 pub mod modes;
+mod negotiation;
 mod node;
 mod normal;
 mod scan;

@@ -5,7 +5,12 @@
 
 /// `mode` without parameters, trimmed, in lower case.
 pub fn normalise(mode: &str) -> String {
-    mode.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    essence(mode).to_ascii_lowercase()
+}
+
+/// `mode` without parameters and trimmed.
+fn essence(mode: &str) -> &str {
+    mode.split(';').next().unwrap_or_default().trim()
 }
 
 /// Whether a card that offers `card_mode` takes or gives `wanted_mode`.
@@ -20,16 +25,19 @@ pub fn normalise(mode: &str) -> String {
 /// assert!(!accepts("text/plain", "text/*"));
 /// ```
 pub fn accepts(card_mode: &str, wanted_mode: &str) -> bool {
-    let (offered, wanted) = (normalise(card_mode), normalise(wanted_mode));
+    // A resolve compares modes, so nothing is allocated here.
+    let (offered, wanted) = (essence(card_mode), essence(wanted_mode));
     if wanted.is_empty() {
         return false;
     }
-    if offered == wanted || offered == "*/*" {
+    if offered.eq_ignore_ascii_case(wanted) || offered == "*/*" {
         return true;
     }
-    let covered =
-        |kind: &str| wanted.strip_prefix(kind).is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'));
-    offered.strip_suffix("/*").is_some_and(|kind| kind != "*" && !kind.is_empty() && covered(kind))
+    let Some(kind) = offered.strip_suffix("/*").filter(|kind| *kind != "*" && !kind.is_empty()) else {
+        return false;
+    };
+    let Some((wanted_kind, rest)) = wanted.split_once('/') else { return false };
+    wanted_kind.eq_ignore_ascii_case(kind) && !rest.is_empty()
 }
 
 #[cfg(test)]

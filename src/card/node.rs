@@ -60,6 +60,18 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The value that a JSON Pointer names.
+    pub(super) fn at(&self, pointer: &str) -> Option<&Node<'a>> {
+        let mut steps = pointer.split('/');
+        steps.next();
+        steps.try_fold(self, |node, step| match node {
+            Self::Object(_) if step.contains('~') => node.member(&step.replace("~1", "/").replace("~0", "~")),
+            Self::Object(_) => node.member(step),
+            Self::Array(items) => items.get(step.parse::<usize>().ok()?),
+            _ => None,
+        })
+    }
+
     /// The value of a member of exactly this name, `null` included.
     pub(super) fn member(&self, name: &str) -> Option<&Node<'a>> {
         self.as_object()?.iter().find(|(key, _)| key == name).map(|(_, value)| value)

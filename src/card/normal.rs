@@ -14,7 +14,7 @@ use super::modes;
 use super::node::{Node, Place};
 use super::security::{self, Requirement, Scheme};
 use super::skill::{self, Skill};
-use super::view::View;
+use super::view::{View, unexpected_type};
 
 /// Media types in the card's order: lower case, without parameters, each once.
 pub type Modes = Arc<[Box<str>]>;
@@ -127,6 +127,9 @@ impl Normal {
         for prose in ["documentationUrl", "iconUrl"] {
             root.prose(prose, findings);
         }
+        if let Some(found) = root.find("provider").filter(|found| found.value.as_object().is_none()) {
+            unexpected_type(root.at.key(found.key), found.value, "an object", findings);
+        }
         let interfaces = interface::read(root, generation, findings);
         let (capabilities, extensions) = capabilities(root, shape, findings);
         let defaults = skill::Defaults::read(root, findings);
@@ -143,8 +146,8 @@ impl Normal {
             description: root.prose("description", findings).unwrap_or_default().into(),
             version: version.map(Into::into),
             interfaces,
-            default_input: defaults.input.modes,
-            default_output: defaults.output.modes,
+            default_input: defaults.input,
+            default_output: defaults.output,
             skills,
             capabilities,
             extensions,

@@ -119,7 +119,10 @@ fn scheme_of(view: &View<'_, '_>, shape: Shape, findings: &mut Findings) -> Sche
         (Some((kind, found)), None, false) => {
             mixed(shape == Shape::V0, view.at, "a v1.0 security scheme in a v0.x card", findings);
             match View::of(found.value, view.at.key(found.key), findings) {
-                Some(inner) => members(kind, &inner, findings),
+                Some(inner) => {
+                    mixed(inner.has("in"), inner.place("in"), "`in` of v0.x in a v1.0 scheme", findings);
+                    members(kind, &inner, findings)
+                }
                 None => other(view, findings),
             }
         }
@@ -127,7 +130,15 @@ fn scheme_of(view: &View<'_, '_>, shape: Shape, findings: &mut Findings) -> Sche
             mixed(shape == Shape::V1, view.at, "a v0.x security scheme in a v1.0 card", findings);
             let kind = view.text("type", findings).unwrap_or_default();
             match KINDS.iter().find(|(known, _)| *known == kind) {
-                Some((kind, _)) => members(kind, view, findings),
+                Some((kind, _)) => {
+                    mixed(
+                        view.has("location"),
+                        view.place("location"),
+                        "`location` of v1.0 in a v0.x scheme",
+                        findings,
+                    );
+                    members(kind, view, findings)
+                }
                 None => other(view, findings),
             }
         }
@@ -245,7 +256,10 @@ fn list(view: &View<'_, '_>, name: &str, shape: Shape, findings: &mut Findings) 
 fn requirement(entry: &View<'_, '_>, later: bool, shape: Shape, findings: &mut Findings) -> Requirement {
     // A wrapper's `schemes` is an object; a scheme that is called `schemes` has a list of scopes.
     let wrapped = entry.find("schemes").filter(|found| found.value.as_object().is_some());
-    let wrong = wrapped.is_some() != later && shape != Shape::V0 || wrapped.is_some() && shape == Shape::V0;
+    let wrong = match shape {
+        Shape::V0 => wrapped.is_some(),
+        Shape::V1 | Shape::Superset => wrapped.is_some() != later && !entry.members.is_empty(),
+    };
     mixed(wrong, entry.at, "a requirement in the form of another generation", findings);
     let inner = match wrapped {
         Some(found) => View::of(found.value, entry.at.key(found.key), findings).unwrap_or(*entry),
@@ -254,6 +268,7 @@ fn requirement(entry: &View<'_, '_>, later: bool, shape: Shape, findings: &mut F
     let mut schemes: Vec<_> = inner
         .members
         .iter()
+        .filter(|(name, scopes)| name != "schemes" || *scopes != Node::Null)
         .map(|(name, scopes)| (Box::from(name.as_ref()), scopes_of(scopes, inner.at.key(name), findings)))
         .collect();
     schemes.sort();

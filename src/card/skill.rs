@@ -30,64 +30,25 @@ pub struct Skill {
     pub effective_output: Modes,
     /// Requirements of this skill alone; any one of them suffices.
     pub security: Vec<Requirement>,
-    /// Whether the document calls them `input_modes` and `output_modes`.
-    aliased: (bool, bool),
-}
-
-/// Which of a skill's two lists of modes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Input,
-    Output,
-}
-
-impl Skill {
-    pub(super) fn effective(&self, side: Side) -> &Modes {
-        match side {
-            Side::Input => &self.effective_input,
-            Side::Output => &self.effective_output,
-        }
-    }
-
-    /// Where the effective modes of the skill `/skills/<index>` are written.
-    pub(super) fn modes_pointer(&self, index: usize, side: Side) -> String {
-        let (declared, aliased, names) = match side {
-            Side::Input => (self.declared_input.is_some(), self.aliased.0, ["inputModes", "input_modes"]),
-            Side::Output => (self.declared_output.is_some(), self.aliased.1, ["outputModes", "output_modes"]),
-        };
-        match declared {
-            true => format!("/skills/{index}/{}", names[usize::from(aliased)]),
-            false => format!("/skills/{index}"),
-        }
-    }
-}
-
-/// The modes that a list in the document states.
-pub(super) struct Stated {
-    pub(super) modes: Modes,
-    aliased: bool,
-}
-
-impl Stated {
-    fn read(view: &View<'_, '_>, name: &str, findings: &mut Findings) -> Self {
-        let (key, texts) = view.texts(name, findings).unwrap_or((name, Vec::new()));
-        Self { modes: normal_modes(&texts), aliased: key != name }
-    }
 }
 
 /// The card's default modes.
 pub(super) struct Defaults {
-    pub(super) input: Stated,
-    pub(super) output: Stated,
+    pub(super) input: Modes,
+    pub(super) output: Modes,
 }
 
 impl Defaults {
     pub(super) fn read(root: &View<'_, '_>, findings: &mut Findings) -> Self {
         Self {
-            input: Stated::read(root, "defaultInputModes", findings),
-            output: Stated::read(root, "defaultOutputModes", findings),
+            input: modes(root, "defaultInputModes", findings),
+            output: modes(root, "defaultOutputModes", findings),
         }
     }
+}
+
+fn modes(view: &View<'_, '_>, name: &str, findings: &mut Findings) -> Modes {
+    normal_modes(&view.texts(name, findings))
 }
 
 /// All skills, in order.
@@ -141,21 +102,19 @@ fn one(
             || "a skill without an id; each skill has an `id` that is not empty".to_owned(),
         );
     }
-    let input = Stated::read(&view, "inputModes", findings);
-    let output = Stated::read(&view, "outputModes", findings);
-    let declared = |stated: &Stated| (!stated.modes.is_empty()).then(|| Modes::clone(&stated.modes));
-    let (declared_input, declared_output) = (declared(&input), declared(&output));
+    let declared = |modes: Modes| (!modes.is_empty()).then_some(modes);
+    let declared_input = declared(modes(&view, "inputModes", findings));
+    let declared_output = declared(modes(&view, "outputModes", findings));
     Some(Skill {
         id: id?.into(),
         name: view.prose("name", findings).unwrap_or_default().into(),
         description: view.prose("description", findings).unwrap_or_default().into(),
         tags: tags(&view, findings),
-        effective_input: declared_input.clone().unwrap_or_else(|| Modes::clone(&defaults.input.modes)),
-        effective_output: declared_output.clone().unwrap_or_else(|| Modes::clone(&defaults.output.modes)),
+        effective_input: declared_input.clone().unwrap_or_else(|| defaults.input.clone()),
+        effective_output: declared_output.clone().unwrap_or_else(|| defaults.output.clone()),
         declared_input,
         declared_output,
         security: security::requirements(&view, shape, findings),
-        aliased: (input.aliased, output.aliased),
     })
 }
 

@@ -84,30 +84,37 @@ impl<'n, 'a> View<'n, 'a> {
         Some((key, items?))
     }
 
-    /// An array of strings that a fence depends on, and the name it goes by.
-    pub(super) fn texts(&self, name: &str, findings: &mut Findings) -> Option<(&'n str, Vec<&'n str>)> {
-        let (key, items) = self.array(name, findings)?;
-        let list = self.at.key(key);
-        Some((key, strings(items, list, findings)))
+    /// An array of strings that a fence depends on; absent is empty.
+    pub(super) fn texts(&self, name: &str, findings: &mut Findings) -> Vec<&'n str> {
+        let Some((key, items)) = self.array(name, findings) else { return Vec::new() };
+        strings(items, self.at.key(key), findings)
+    }
+
+    /// Where the member `name` lies, or would lie.
+    pub(super) fn place<'p>(&'p self, name: &'p str) -> Place<'p> {
+        self.at.key(self.find(name).map_or(name, |found| found.key))
     }
 
     /// Notes what is tolerated in this object, given the names that A2A defines for its kind: aliases and
     /// nulls are warnings, an alias beside its twin is a violation.
     pub(super) fn tolerate(&self, known: &[&str], findings: &mut Findings) {
-        for (key, value) in self.members {
-            let Some(name) = known.iter().find(|name| key == *name || is_alias(key, name)) else { continue };
-            let here = || self.at.key(key).to_string();
-            if key != name {
-                if self.members.iter().any(|(other, _)| other == name) {
-                    findings.refuse(Code::AliasConflict, here, || {
-                        format!("`{key}` and its twin `{name}` are both given; one of them is allowed")
-                    });
-                } else {
-                    findings.warn(Oddity::SnakeCaseName, here, || format!("read as `{name}`"));
+        for name in known {
+            let twin = self.members.iter().find(|(key, _)| key == name);
+            let alias = self.members.iter().find(|(key, _)| is_alias(key, name));
+            for (key, value) in twin.into_iter().chain(alias) {
+                let here = || self.at.key(key).to_string();
+                if *value == Node::Null {
+                    findings.warn(Oddity::NullMember, here, || "null, read as absent".to_owned());
                 }
             }
-            if *value == Node::Null {
-                findings.warn(Oddity::NullMember, here, || "null, read as absent".to_owned());
+            let Some((key, _)) = alias else { continue };
+            let here = || self.at.key(key).to_string();
+            if twin.is_some() {
+                findings.refuse(Code::AliasConflict, here, || {
+                    format!("`{key}` and its twin `{name}` are both given; one of them is allowed")
+                });
+            } else {
+                findings.warn(Oddity::SnakeCaseName, here, || format!("read as `{name}`"));
             }
         }
     }

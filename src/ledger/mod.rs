@@ -31,6 +31,7 @@
 //! | [`Judge`] | the writer | deciding one write; the registry implements it |
 
 pub mod chain;
+mod decide;
 mod entry;
 pub mod memory;
 pub mod postgres;

@@ -24,6 +24,9 @@ use crate::telemetry::Metrics;
 use crate::terms::{MaxStaleness, Position, Principal};
 use crate::view::View;
 
+// What use cases take and give of the layers below: the wires see those only through here.
+pub use crate::ledger::{Entry, Expect, Outcome, Revision, RevisionKind};
+pub use crate::view::Agent;
 pub use diff::Diff;
 pub use history::{Past, RevisionPage, Watermark};
 pub use judge::Rules;

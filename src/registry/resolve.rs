@@ -8,6 +8,7 @@ use super::{Call, Read, Refusal, Registry};
 use crate::card::Card;
 use crate::clock::Moment;
 use crate::fence::{Condition, Facts, Fence, Outcome, Placed, Standing};
+use crate::telemetry::metrics::OutcomeLabels;
 use crate::terms::{AgentName, Digest, Freshness, MaxStaleness, Position, Reason};
 use crate::view::{Agent, Served};
 
@@ -56,15 +57,14 @@ impl Registry {
     /// The refusal, with the card that did not pass where there is one.
     pub async fn resolve(&self, call: &Call, request: &Resolve) -> Result<Resolved, Refusal> {
         let outcome = self.resolve_unmetered(call, request).await;
-        let name = match &outcome {
-            Ok(resolved) if resolved.not_modified => "not_modified",
-            Ok(_) => "resolved",
-            Err(refusal) => refusal.reason().slug(),
+        match &outcome {
+            Ok(resolved) if resolved.not_modified => self.metrics.not_modified.inc(),
+            Ok(_) => self.metrics.resolved.inc(),
+            Err(refusal) => {
+                let outcome = OutcomeLabels { outcome: refusal.reason().slug() };
+                self.metrics.resolves.get_or_create(&outcome).inc()
+            }
         };
-        self.metrics
-            .resolves
-            .get_or_create(&crate::telemetry::metrics::OutcomeLabels { outcome: name })
-            .inc();
         outcome
     }
 

@@ -110,6 +110,10 @@ impl FoldError {
     }
 }
 
+/// Names come from outside, so the hash is keyed; it is also looked up on every resolve, so it is quick.
+type Agents =
+    imbl::GenericHashMap<AgentName, Arc<Agent>, ahash::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
+
 /// All agents at one position.
 #[derive(Debug, Clone)]
 pub struct State {
@@ -118,7 +122,7 @@ pub struct State {
     /// The tag of every sequence number from 0 on.
     tags: imbl::Vector<Tag>,
     /// Every agent, retired ones included.
-    agents: imbl::HashMap<AgentName, Arc<Agent>>,
+    agents: Agents,
     /// Agents that are not retired, in order.
     live: imbl::OrdMap<AgentName, Arc<Agent>>,
 }
@@ -131,7 +135,7 @@ impl State {
             ledger_id: ledger_id.into(),
             head: Head { seq: 0, digest },
             tags: imbl::Vector::unit(Tag::from(&digest)),
-            agents: imbl::HashMap::new(),
+            agents: Agents::default(),
             live: imbl::OrdMap::new(),
         }
     }

@@ -117,7 +117,11 @@ impl Names {
                 return at + 1;
             }
         }
-        self.add(&path, module);
+        // An exported macro lies at the crate's root, whatever module defines it.
+        let is_macro = matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == '!');
+        if !(is_macro && path.len() == 2 && path[0] == "crate") {
+            self.add(&path, module);
+        }
         at
     }
 

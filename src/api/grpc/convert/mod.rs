@@ -1,0 +1,17 @@
+//! Between the wire's messages and the registry's types: the one place in this wire that names both.
+//!
+//! [`request`] reads what callers send and refuses what it cannot read, naming the field, the value and what is
+//! allowed. [`answer`] and [`problem`] write what they get. No decision is made here: what a message means is
+//! said by `registry`.
+
+mod answer;
+mod batch;
+mod problem;
+mod request;
+
+pub(super) use answer::{agents_page, diff, ledger_page, past, resolved, revisions_page, watermark, written};
+pub(super) use batch::batch as batch_answer;
+pub(super) use problem::{cut, problem};
+pub(super) use request::{
+    Which, agent, batch, list, page_token, read, register, resolve, retire, rollback, which,
+};

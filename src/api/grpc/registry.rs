@@ -1,0 +1,143 @@
+//! `cardfence.v1.Registry`: each method reads its request, asks the registry, and writes the answer.
+
+use tonic::{Request, Response, Status, async_trait};
+
+use super::status::{answer, too_large};
+use super::{call_of, convert};
+use crate::proto::{MESSAGE_MAX, v1 as pb};
+use crate::registry::{Refusal, Registry};
+use crate::terms::Reason;
+
+/// The service.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    registry: Registry,
+}
+
+impl Service {
+    pub(super) const fn new(registry: Registry) -> Self {
+        Self { registry }
+    }
+}
+
+#[async_trait]
+impl pb::registry_server::Registry for Service {
+    async fn register(&self, request: Request<pb::RegisterRequest>) -> Result<Response<pb::Written>, Status> {
+        let call = call_of(&self.registry, &request);
+        let repeatable = !request.get_ref().request_id.is_empty();
+        let register = convert::register(request.into_inner())?;
+        let outcome = self.registry.register(&call, register).await;
+        answer(convert::written(outcome.map_err(|refusal| once(refusal, repeatable))?))
+    }
+
+    async fn retire(&self, request: Request<pb::RetireRequest>) -> Result<Response<pb::Written>, Status> {
+        let call = call_of(&self.registry, &request);
+        let repeatable = !request.get_ref().request_id.is_empty();
+        let retire = convert::retire(request.into_inner())?;
+        let outcome = self.registry.retire(&call, retire).await;
+        answer(convert::written(outcome.map_err(|refusal| once(refusal, repeatable))?))
+    }
+
+    async fn rollback(&self, request: Request<pb::RollbackRequest>) -> Result<Response<pb::Written>, Status> {
+        let call = call_of(&self.registry, &request);
+        let repeatable = !request.get_ref().request_id.is_empty();
+        let rollback = convert::rollback(request.into_inner())?;
+        let outcome = self.registry.rollback(&call, rollback).await;
+        answer(convert::written(outcome.map_err(|refusal| once(refusal, repeatable))?))
+    }
+
+    async fn resolve(&self, request: Request<pb::ResolveRequest>) -> Result<Response<pb::Resolved>, Status> {
+        let call = call_of(&self.registry, &request);
+        let resolve = convert::resolve(request.into_inner())?;
+        answer(convert::resolved(&self.registry.resolve(&call, &resolve).await?))
+    }
+
+    async fn batch_resolve(
+        &self,
+        request: Request<pb::BatchResolveRequest>,
+    ) -> Result<Response<pb::BatchResolveResponse>, Status> {
+        let call = call_of(&self.registry, &request);
+        let batch = convert::batch(request.into_inner())?;
+        let (items, freshness) = self.registry.resolve_batch(&call, &batch).await?;
+        answer(convert::batch_answer(items, &freshness))
+    }
+
+    async fn list_agents(
+        &self,
+        request: Request<pb::ListAgentsRequest>,
+    ) -> Result<Response<pb::ListAgentsResponse>, Status> {
+        let call = call_of(&self.registry, &request);
+        let mut list = convert::list(request.into_inner())?;
+        loop {
+            match convert::agents_page(self.registry.list(&call, &list).await?) {
+                Ok(page) => return answer(page),
+                Err(fits) => list.page_size = Some(shorter(fits)?),
+            }
+        }
+    }
+
+    async fn get_revision(
+        &self,
+        request: Request<pb::GetRevisionRequest>,
+    ) -> Result<Response<pb::GetRevisionResponse>, Status> {
+        let call = call_of(&self.registry, &request);
+        let request = request.into_inner();
+        let agent = convert::agent(&request.agent)?;
+        let read = convert::read(request.max_staleness, request.at_least.as_deref(), request.wait_ms)?;
+        let past = match convert::which(request.which)? {
+            convert::Which::Number(number) => self.registry.revision(&call, &agent, number, &read).await?,
+            convert::Which::At(position) => self.registry.resolve_at(&call, &agent, &position, &read).await?,
+        };
+        answer(convert::past(past))
+    }
+
+    async fn list_revisions(
+        &self,
+        request: Request<pb::ListRevisionsRequest>,
+    ) -> Result<Response<pb::ListRevisionsResponse>, Status> {
+        let call = call_of(&self.registry, &request);
+        let request = request.into_inner();
+        let agent = convert::agent(&request.agent)?;
+        let read = convert::read(request.max_staleness, request.at_least.as_deref(), request.wait_ms)?;
+        let token = convert::page_token(request.page_token);
+        let mut size = request.page_size;
+        loop {
+            let page = self.registry.revisions(&call, &agent, size, token.as_deref(), &read).await?;
+            match convert::revisions_page(&agent, page) {
+                Ok(page) => return answer(page),
+                Err(fits) => size = Some(shorter(fits)?),
+            }
+        }
+    }
+
+    async fn diff_revisions(
+        &self,
+        request: Request<pb::DiffRevisionsRequest>,
+    ) -> Result<Response<pb::Diff>, Status> {
+        let call = call_of(&self.registry, &request);
+        let request = request.into_inner();
+        let agent = convert::agent(&request.agent)?;
+        let read = convert::read(request.max_staleness, request.at_least.as_deref(), request.wait_ms)?;
+        answer(convert::diff(self.registry.diff(&call, &agent, request.from, request.to, &read).await?))
+    }
+}
+
+/// The size of a page that one message holds: page tokens come from the registry, so it makes the shorter page.
+fn shorter(fits: usize) -> Result<u32, Status> {
+    match u32::try_from(fits) {
+        Ok(fits) if fits > 0 => Ok(fits),
+        _ => Err(too_large(MESSAGE_MAX + 1)),
+    }
+}
+
+/// A write of unknown outcome is safe to send again only under the id that it was sent with.
+fn once(refusal: Refusal, repeatable: bool) -> Refusal {
+    if repeatable || refusal.reason() != Reason::OutcomeUnknown {
+        return refusal;
+    }
+    refusal.with(|parts| {
+        parts.retry_after = None;
+        "the write may or may not have been done, and it had no request id: read before sending it again"
+            .clone_into(&mut parts.detail);
+    })
+}

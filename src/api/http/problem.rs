@@ -1,0 +1,100 @@
+//! Refusals as `application/problem+json` (RFC 9457). The status comes from the one table.
+
+use std::fmt;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+
+use super::headers;
+use crate::api::status;
+use crate::registry::Refusal;
+use crate::terms::{Reason, Retry, ceil_secs};
+use crate::wire::{self, splice};
+
+/// When to try again where a refusal that may be retried does not say.
+const RETRY_DEFAULT: Duration = Duration::from_secs(1);
+
+/// The answer that tells a refusal.
+pub fn answer(refusal: &Refusal) -> Response {
+    let status = status::of(refusal.reason()).http;
+    let mut response = Response::new(Body::from(body(refusal, true)));
+    *response.status_mut() = status;
+    let all = response.headers_mut();
+    all.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    all.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let parts = refusal.parts();
+    if let Some(freshness) = &parts.freshness {
+        headers::freshness(all, freshness);
+    }
+    if let Some(revision) = parts.revision {
+        headers::revision(all, revision, parts.card.as_ref().map(|card| card.skill_fingerprint()).as_ref());
+    }
+    if let Some(after) = retry_after(refusal) {
+        headers::set(all, RETRY_AFTER, &ceil_secs(after).to_string());
+    }
+    if refusal.reason() == Reason::Unauthenticated {
+        all.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"cardfence\""));
+    }
+    response
+}
+
+/// The problem as JSON, with the card that did not pass unless it is left out.
+pub(super) fn body(refusal: &Refusal, with_card: bool) -> Vec<u8> {
+    let parts = refusal.parts();
+    let mut problem = wire::Problem::new(parts, status::of(parts.reason).http.as_u16());
+    problem.retry_after_ms = retry_after(refusal).map(crate::terms::ceil_millis);
+    let card = parts.card.as_ref().filter(|_| with_card);
+    problem.card_omitted = card.is_none() && parts.card.is_some();
+    let text = splice(&problem, "card", card.map(|card| card.bytes().as_ref()));
+    // It is made of texts and numbers, so it can be written; an empty object is the least that is JSON.
+    text.unwrap_or_else(|_| b"{}".to_vec())
+}
+
+fn retry_after(refusal: &Refusal) -> Option<Duration> {
+    let retryable = matches!(refusal.reason().retry(), Retry::Yes | Retry::Later | Retry::SameRequestId);
+    refusal.parts().retry_after.or(retryable.then_some(RETRY_DEFAULT))
+}
+
+/// A value that could not be read, as a refusal.
+pub(super) fn invalid(error: impl fmt::Display) -> Refusal {
+    Refusal::invalid(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_spoken_as_the_table_says() {
+        for &reason in Reason::ALL {
+            let response = answer(&Refusal::new(reason, "why"));
+            let status = status::of(reason).http;
+            assert_eq!(response.status(), status);
+            let headers = response.headers();
+            assert_eq!(headers[CONTENT_TYPE], "application/problem+json");
+            assert_eq!(headers[CACHE_CONTROL], "no-store");
+            assert_eq!(
+                headers.contains_key(RETRY_AFTER),
+                matches!(status.as_u16(), 429 | 503 | 504),
+                "{reason}"
+            );
+            assert_eq!(headers.contains_key(WWW_AUTHENTICATE), status == 401, "{reason}");
+            let problem: wire::Problem =
+                serde_json::from_slice(&body(&Refusal::new(reason, "why"), true)).unwrap();
+            assert_eq!(problem.kind, format!("urn:cardfence:problem:{}", reason.slug()));
+            assert_eq!((problem.status, problem.detail.as_str()), (status.as_u16(), "why"));
+            assert_eq!(problem.reason, reason.slug());
+        }
+    }
+
+    #[test]
+    fn retry_after_is_rounded_up_to_seconds() {
+        let refusal = Refusal::new(Reason::Overloaded, "busy").retry_after(Duration::from_millis(1_200));
+        assert_eq!(answer(&refusal).headers()[RETRY_AFTER], "2");
+        let problem: wire::Problem = serde_json::from_slice(&body(&refusal, true)).unwrap();
+        assert_eq!(problem.retry_after_ms, Some(1_200));
+    }
+}

@@ -1,0 +1,68 @@
+//! Lists and search.
+
+use super::support::{CARD, Server, card_with};
+use crate::wire;
+
+async fn names(server: &Server, query: &str) -> Vec<String> {
+    let reply = server.get(&format!("/v1/agents{query}")).await;
+    assert_eq!(reply.status, 200, "{query}: {}", reply.text());
+    let list: wire::List<wire::AgentItem> = serde_json::from_slice(&reply.body).unwrap();
+    assert!(list.items.iter().all(|item| item.card.is_none() && !item.card_omitted));
+    list.items.into_iter().map(|item| item.agent).collect()
+}
+
+async fn fleet(server: &Server) {
+    server.put("acme/sum", CARD).await;
+    server.put("acme/talk", &card_with("Sums up", "Talks ÄRGER")).await;
+    let plain = card_with("\"streaming\": true", "\"streaming\": false");
+    server.put("beta/sum", &plain).await;
+    server.put("beta/gone", CARD).await;
+    server.send("DELETE", "/v1/agents/beta/gone", &[], b"").await;
+}
+
+#[tokio::test]
+async fn filters_are_anded_and_lists_hold_live_agents_in_order() {
+    let server = Server::start().await;
+    fleet(&server).await;
+    let all = ["acme/sum", "acme/talk", "beta/sum"];
+    for (query, wanted) in [
+        ("", &all[..]),
+        ("?namespace=acme", &all[..2]),
+        ("?namespace=none", &[]),
+        ("?skill=sum%3Bup", &all),
+        ("?skill=sum", &[]),
+        ("?tag=talk", &all),
+        ("?mode=audio/*", &[]),
+        ("?mode=AUDIO/wav", &all),
+        ("?capability=streaming", &all[..2]),
+        ("?capability=push_notifications", &[]),
+        ("?capability=urn:x:one", &all),
+        ("?url=https://a.example/a2a", &all),
+        ("?url=https://a.example", &[]),
+        ("?q=%C3%A4rger", &all[1..2]),
+        ("?q=SUMS&namespace=beta", &all[2..]),
+        ("?capability=streaming&namespace=beta", &[]),
+    ] {
+        assert_eq!(names(&server, query).await, wanted, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn pages_go_on_after_the_last_and_say_whether_they_are_complete() {
+    let server = Server::start().await;
+    fleet(&server).await;
+    let first = server.get("/v1/agents?page_size=2").await;
+    assert_eq!(
+        (first.json()["items"].as_array().unwrap().len(), &first.json()["complete"]),
+        (2, &false.into())
+    );
+    assert_ne!(first.header("cardfence-position"), "");
+    assert!(first.json()["items"][0]["freshness"]["origin_confirmed_at"].is_string());
+    let token = first.json()["next_page_token"].as_str().unwrap().to_owned();
+    let rest = server.get(&format!("/v1/agents?page_size=2&page_token={token}")).await.json();
+    assert_eq!((&rest["items"][0]["agent"], &rest["complete"]), (&"beta/sum".into(), &true.into()));
+    assert!(rest["next_page_token"].is_null());
+    let other = server.get(&format!("/v1/agents?namespace=acme&page_token={token}")).await;
+    assert_eq!(other.reason(), "invalid_argument");
+    assert_eq!(names(&server, "?page_size=99999999999999").await.len(), 3, "more is cut");
+}

@@ -1,0 +1,14 @@
+//! The wire as a caller sees it: requests in, answers out, over a ledger in memory.
+
+mod batch;
+mod cards;
+mod conditional;
+mod history;
+mod listing;
+mod malformed;
+mod openapi;
+mod query;
+mod resolve;
+mod standing;
+mod support;
+mod writes;

@@ -1,0 +1,47 @@
+//! Opening the ledger that the settings name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, Parts};
+use crate::clock::Clock;
+use crate::config::{Migrate, StoreUrl};
+use crate::ledger::postgres::{Options, Postgres};
+use crate::ledger::sqlite::Sqlite;
+
+/// Opens a store, with its schema brought up to date or checked, and starts what it needs in the background.
+///
+/// # Errors
+/// When the store cannot be reached or used.
+pub async fn open(store: &StoreUrl, migrate: Migrate) -> Result<Parts, Error> {
+    match store {
+        StoreUrl::Sqlite(path) => sqlite(path).await,
+        StoreUrl::Postgres(url) => postgres(url, migrate).await,
+    }
+}
+
+async fn sqlite(path: &Path) -> Result<Parts, Error> {
+    let ledger = Sqlite::open(path, Clock::System).await?;
+    Ok(Parts::over(&ledger, Clock::System))
+}
+
+async fn postgres(url: &str, migrate: Migrate) -> Result<Parts, Error> {
+    let options = Options::new([url])?;
+    if migrate == Migrate::Apply {
+        Postgres::migrate(&options).await?;
+    }
+    let ledger = Postgres::open(&options).await?;
+    let stop = CancellationToken::new();
+    let (nudges, nudging) = ledger.start_nudges(stop.child_token());
+    Ok(Parts {
+        entries: Arc::new(ledger.clone()),
+        history: Arc::new(ledger.clone()),
+        store: Arc::new(ledger),
+        nudges,
+        tasks: vec![("nudges", nudging)],
+        stop,
+        clock: Clock::System,
+    })
+}

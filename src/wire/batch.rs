@@ -1,0 +1,51 @@
+//! Resolving many agents in one request.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Envelope, Fence, Freshness, Problem};
+
+/// Many agents, each under its own fence, at one position. Unknown members are refused: a misspelt fence must
+/// not pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with `agents`")]
+pub struct BatchRequest {
+    /// At most 1,000.
+    pub agents: Vec<BatchWanted>,
+    /// For all of them: a duration, or `any`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_staleness: Option<String>,
+    /// A position that the view must have applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<String>,
+    /// A duration of at most 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<String>,
+}
+
+/// One agent of a batch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with `agent` and `fence`")]
+pub struct BatchWanted {
+    pub agent: String,
+    #[serde(default)]
+    pub fence: Fence,
+}
+
+/// The answer to a batch.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BatchAnswer {
+    /// In the order they were asked for.
+    pub items: Vec<BatchItem>,
+    pub freshness: Freshness,
+}
+
+/// What one agent of a batch came to: either it was resolved, or there is a problem.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BatchItem {
+    pub agent: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<Envelope>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
