@@ -9,4 +9,5 @@ mod ledger_faults;
 mod ledger_migrations;
 mod ledger_pgbouncer;
 mod ledger_plans;
+mod ledger_sessions;
 mod support;
