@@ -14,6 +14,7 @@ mod ledger_faults;
 mod ledger_migrations;
 mod ledger_pgbouncer;
 mod ledger_plans;
+mod ledger_sessions;
 mod load;
 mod support;
 mod two_nodes;
