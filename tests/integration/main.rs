@@ -3,6 +3,8 @@
 //! One program, because `support` is then compiled and linked once, and because a process-wide PostgreSQL
 //! cluster is started once. A new group of tests is a module here.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod bounded;
 mod cli;
 mod crash;
