@@ -3,6 +3,8 @@
 //! One program of its own, because it needs neither the binary nor a database.
 
 #[cfg(test)]
+mod bytes;
+#[cfg(test)]
 mod history;
 #[cfg(test)]
 mod life;

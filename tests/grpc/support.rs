@@ -29,6 +29,7 @@ pub(crate) struct Served {
     pub(crate) drain: CancellationToken,
     pub(crate) channel: Channel,
     pub(crate) registry: RegistryClient<Channel>,
+    pub(crate) wire: Wire,
     _node: Node,
 }
 
@@ -43,11 +44,12 @@ impl Served {
         tuning.feed.backoff = Duration::from_millis(20);
         let node = Node::start(parts, tuning, Metrics::new());
         let drain = CancellationToken::new();
-        let address = listen(Wire::new(node.registry.clone(), drain.clone())).await;
+        let wire = Wire::new(node.registry.clone(), drain.clone());
+        let address = listen(wire.clone()).await;
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let channel = endpoint.connect().await.unwrap();
         let registry = RegistryClient::new(channel.clone()).max_decoding_message_size(4 << 20);
-        Self { memory, drain, channel, registry, _node: node }
+        Self { memory, drain, channel, registry, wire, _node: node }
     }
 
     pub(crate) async fn start() -> Self {
