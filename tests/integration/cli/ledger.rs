@@ -2,6 +2,9 @@
 
 use super::{Stage, at, json, shell, summarizer};
 
+/// What somebody may do to the lines of an export.
+type Rewriting = fn(&mut Vec<String>);
+
 #[tokio::test]
 async fn ledger_is_verified_exported_and_verified_again() {
     let stage = Stage::set().await;
@@ -62,7 +65,7 @@ async fn every_rewriting_is_found_with_its_place() {
     }
     let text = stage.expect(0, "ledger export").await.stdout;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let rewritings: [(&str, fn(&mut Vec<String>)); 5] = [
+    let rewritings: [(&str, Rewriting); 5] = [
         ("a word in a body", |lines| lines[2] = lines[2].replace("acme/s", "acme/t")),
         ("an entry left out", |lines| drop(lines.remove(2))),
         ("two entries exchanged", |lines| lines.swap(2, 3)),
