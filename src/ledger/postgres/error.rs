@@ -14,6 +14,8 @@ pub(super) fn error(doing: &str, error: &sqlx::Error) -> Error {
         | sqlx::Error::ColumnDecode { .. }
         | sqlx::Error::Decode(_)
         | sqlx::Error::TypeNotFound { .. } => Error::Corrupt(format!("{doing}: {error}")),
+        // Whatever was asked for and cannot be had, such as encryption.
+        sqlx::Error::Tls(_) => Error::Unusable(format!("{doing}: {error}")),
         // May quote what was configured, secrets included.
         sqlx::Error::Configuration(_) => Error::Unusable(format!("{doing}: the settings are malformed")),
         _ => Error::Unavailable(format!("{doing}: {error}")),

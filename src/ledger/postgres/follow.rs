@@ -31,7 +31,8 @@ pub(super) const HEAD: &str = concat!(
     "
      FROM ledger l
      LEFT JOIN LATERAL (SELECT seq, digest FROM entry ORDER BY seq DESC LIMIT 1) h ON true
-     LEFT JOIN LATERAL (SELECT digest FROM entry WHERE seq = $1 LIMIT 1) a ON true"
+     LEFT JOIN LATERAL (SELECT digest FROM entry WHERE seq = $1 LIMIT 1) a ON true
+     WHERE l.one"
 );
 
 /// At most $2 entries after $1, and no further one once the page holds $3 bytes. Only the cards of the rows

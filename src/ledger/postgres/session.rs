@@ -93,7 +93,8 @@ impl Role {
     /// What bounds and looks after a session of its own. Not for one that is shared through PgBouncer.
     ///
     /// The server finds out within some ten seconds that a node vanished, also when it is blocked in sending
-    /// to it, and while a statement waits; and it does not end a session because it was idle.
+    /// to it, and while a statement waits; and it does not end a session because it was idle. Every table is
+    /// read by an index that it has, also by a plan that was made before there were statistics.
     fn settings(self) -> String {
         let (statement, read_only) = match self {
             Self::History => (STEP - Duration::from_millis(500), true),
@@ -103,7 +104,7 @@ impl Role {
         };
         format!(
             "SET statement_timeout = {}; SET default_transaction_read_only = {read_only}; \
-             SET idle_session_timeout = 0; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
+             SET idle_session_timeout = 0; SET enable_seqscan = off; SET jit = off; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
              SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000;",
             statement.as_millis()
         )

@@ -147,24 +147,4 @@ async fn pragma(connection: &mut SqliteConnection, name: &'static str) -> Result
 }
 
 #[cfg(test)]
-mod tests {
-    use async_trait::async_trait;
-
-    use super::*;
-    use crate::ledger::conformance::{Backend, Ledger};
-
-    struct InAFile;
-
-    #[async_trait]
-    impl Backend for InAFile {
-        async fn fresh(&self) -> Ledger {
-            let folder = tempfile::tempdir().unwrap();
-            let store = Sqlite::open(folder.path().join("ledger.db"), Clock::System).await.unwrap();
-            let mut ledger = Ledger::over(store);
-            ledger.keep.push(Box::new(folder));
-            ledger
-        }
-    }
-
-    crate::ledger_conformance!(InAFile);
-}
+mod tests;
