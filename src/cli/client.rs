@@ -25,11 +25,17 @@ use crate::wire::Problem;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(35);
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often a write is sent at most, and the pauses between: the first, doubled each time, and the longest
-/// that the registry may ask for.
+/// How often a write is sent at most.
 const ATTEMPTS: u32 = 6;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The pauses between: the first, doubled each time, and the longest that the registry may ask for.
+#[derive(Debug, Clone, Copy)]
+struct Pauses {
+    first: Duration,
+    longest: Duration,
+}
+
+const PAUSES: Pauses = Pauses { first: Duration::from_millis(250), longest: Duration::from_secs(5) };
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -40,6 +46,7 @@ pub(super) struct Client {
     /// Without a slash at its end.
     base: String,
     clock: Clock,
+    pauses: Pauses,
 }
 
 /// What is sent.
@@ -132,7 +139,8 @@ impl Client {
             .no_proxy()
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Self { http, base: url.as_str().trim_end_matches('/').to_owned(), clock: Clock::System })
+        let base = url.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { http, base, clock: Clock::System, pauses: PAUSES })
     }
 
     /// The server's address.
@@ -153,7 +161,7 @@ impl Client {
         printer: &mut Printer,
     ) -> Result<Answer, Failure> {
         let request = request.keyed(id);
-        let mut pause = FIRST_PAUSE;
+        let Pauses { first: mut pause, longest } = self.pauses;
         for attempt in 2.. {
             let (failure, asked) = match self.sent(&request).await {
                 Err(failure) => (failure, None),
@@ -176,13 +184,13 @@ impl Client {
                 }
                 return Err(failure);
             }
-            let next = asked.unwrap_or(Duration::ZERO).max(jittered(pause)).min(LONGEST_PAUSE);
+            let next = asked.unwrap_or(Duration::ZERO).max(jittered(pause)).min(longest);
             printer.note(format_args!(
                 "{failure}; sending it again in {} under the same request id ({attempt} of {ATTEMPTS})",
                 words::duration(next)
             ));
             tokio::time::sleep(next).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(longest);
         }
         Err(failed("nothing was sent"))
     }
@@ -213,7 +221,10 @@ impl Client {
             return Ok(answer);
         }
         match serde_json::from_slice::<Problem>(&answer.body) {
-            Ok(problem) => Err(Failure::Refused(Box::new(Refused { problem, json: answer.body }))),
+            Ok(problem) => {
+                let Answer { body: json, elapsed, .. } = answer;
+                Err(Failure::Refused(Box::new(Refused { problem, json, elapsed })))
+            }
             Err(_) => Err(Failure::Foreign {
                 server: self.base.clone(),
                 status: answer.status.as_u16(),
@@ -265,5 +276,144 @@ fn root_cause(error: &reqwest::Error) -> String {
         "it took too long".to_owned()
     } else {
         cause.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::super::printer::tests::kept;
+    use super::*;
+
+    /// A server that answers each connection with the next text, and closes it; an empty text is no answer.
+    /// Gives its address, and the heads of the requests that came.
+    async fn scripted(answers: Vec<String>) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&heads);
+        tokio::spawn(async move {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+                    let mut part = [0; 4096];
+                    let length = stream.read(&mut part).await.unwrap();
+                    request.extend_from_slice(&part[..length]);
+                }
+                seen.lock().unwrap().push(String::from_utf8_lossy(&request).to_lowercase());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (address, heads)
+    }
+
+    fn answer(status: &str, body: &str) -> String {
+        let length = body.len();
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+    }
+
+    fn problem(status: u16, reason: &str) -> String {
+        let body = format!(
+            r#"{{"type":"urn:cardfence:problem:{reason}","title":"t","status":{status},"detail":"d","reason":"{reason}"}}"#
+        );
+        answer(&format!("{status} X"), &body)
+    }
+
+    fn client(address: &str) -> Client {
+        let pauses = Pauses { first: Duration::from_millis(1), longest: Duration::from_millis(2) };
+        Client { pauses, ..Client::new(address).unwrap() }
+    }
+
+    fn put() -> Request {
+        Request::new(Method::PUT, "/v1/agents/acme/a", &Query::default()).json(Bytes::from_static(b"{}"))
+    }
+
+    fn id() -> RequestId {
+        "deploy-7".parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn writes_are_sent_again_under_one_id_for_what_may_be_retried() {
+        let (address, heads) = scripted(vec![
+            String::new(),
+            problem(503, "draining"),
+            problem(504, "outcome_unknown"),
+            answer("502 Bad Gateway", "<html>"),
+            answer("200 OK", "{}"),
+        ])
+        .await;
+        let (mut printer, out, err) = kept(false);
+        let answer = client(&address).write(put(), &id(), &mut printer).await.unwrap();
+        assert_eq!(answer.body, "{}");
+        let heads = heads.lock().unwrap();
+        assert_eq!(heads.len(), 5);
+        assert!(heads.iter().all(|head| head.contains("idempotency-key: deploy-7\r\n")), "{heads:#?}");
+        assert_eq!(err.text().lines().count(), 4, "each is said:\n{}", err.text());
+        assert!(err.text().contains("refused: draining; sending it again in"), "{}", err.text());
+        assert_eq!(out.text(), "");
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_retried_is_not() {
+        for (status, reason) in [
+            (400, "invalid_card"),
+            (412, "revision_conflict"),
+            (409, "release_superseded"),
+            (500, "internal"),
+            (409, "read_only"),
+            (503, "a_reason_of_tomorrow"),
+        ] {
+            let (address, heads) = scripted(vec![problem(status, reason)]).await;
+            let (mut printer, _, err) = kept(false);
+            let failure = client(&address).write(put(), &id(), &mut printer).await.unwrap_err();
+            assert!(matches!(&failure, Failure::Refused(refused) if refused.problem.reason == reason));
+            assert_eq!((heads.lock().unwrap().len(), err.text().as_str()), (1, ""), "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn retries_end_and_name_the_id_when_the_outcome_is_in_doubt() {
+        let (address, heads) = scripted(vec![problem(504, "outcome_unknown"); 9]).await;
+        let (mut printer, _, err) = kept(false);
+        let failure = client(&address).write(put(), &id(), &mut printer).await.unwrap_err();
+        assert_eq!(failure.exit().code(), 5);
+        assert_eq!(heads.lock().unwrap().len(), 6);
+        assert!(err.text().contains("run it again with --request-id deploy-7"), "{}", err.text());
+
+        let (address, _) = scripted(vec![problem(503, "overloaded"); 9]).await;
+        let (mut printer, _, err) = kept(false);
+        client(&address).write(put(), &id(), &mut printer).await.unwrap_err();
+        assert!(!err.text().contains("--request-id"), "a refusal is no doubt: {}", err.text());
+    }
+
+    #[tokio::test]
+    async fn reads_are_sent_once() {
+        let (address, heads) = scripted(vec![problem(503, "too_stale"); 2]).await;
+        let failure = client(&address).read(Request::get("/v1/agents", &Query::default())).await.unwrap_err();
+        assert_eq!((failure.exit().code(), heads.lock().unwrap().len()), (5, 1));
+        let (address, _) = scripted(vec![answer("404 Not Found", "nginx")]).await;
+        let failure = client(&address).read(Request::get("/v1/agents", &Query::default())).await.unwrap_err();
+        assert_eq!(failure.exit().code(), 1, "a stranger's 404 says nothing of agents");
+        assert!(
+            failure.to_string().contains("404, which is not an answer of a registry: nginx"),
+            "{failure}"
+        );
+    }
+
+    #[test]
+    fn addresses_are_checked() {
+        for good in ["http://127.0.0.1:7878", "http://registry:80/", "127.0.0.1:7878", "http://proxy/cards/"]
+        {
+            assert!(Client::new(good).is_ok(), "{good}");
+        }
+        assert_eq!(Client::new("http://proxy/cards/").unwrap().base(), "http://proxy/cards");
+        for bad in ["https://x", "ftp://x", "http://", "http://x?y", "http://x#y", "http://u:p@x", ""] {
+            assert_eq!(Client::new(bad).unwrap_err().exit().code(), 64, "{bad}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Why a command did not do what it was asked. `refusal` prints it; this says how the process ends.
 
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -36,6 +37,8 @@ pub(super) struct Refused {
     pub(super) problem: Problem,
     /// The problem's own text, for programs: it may hold members that this version does not know.
     pub(super) json: Bytes,
+    /// The caller's own round trip, by which its bound on staleness has aged.
+    pub(super) elapsed: Duration,
 }
 
 impl Refused {

@@ -52,18 +52,28 @@ fn tell(refused: &Refused, printer: &mut Printer) {
         printer.note(format_args!("  the change would be {}", written::class(change, paint)));
         printer.note_sheet(&written::items(change).indented(2));
     }
-    for line in afterwards(problem) {
+    let afterwards = afterwards(refused);
+    if !afterwards.is_empty() {
+        printer.note("");
+    }
+    for line in afterwards {
         printer.note(format_args!("  {}", paint.text(Style::Quiet, line)));
     }
 }
 
 /// The reason and the detail.
-pub(super) fn headline(problem: &Problem, paint: Paint) -> String {
-    format!("{} {}", paint.text(Style::Bad, format_args!("refused: {}:", problem.reason)), problem.detail)
+fn headline(problem: &Problem, paint: Paint) -> String {
+    let reason = paint.text(Style::Bad, format_args!("refused: {}:", problem.reason));
+    match problem.violations.len() {
+        0 => format!("{reason} {}", problem.detail),
+        // The detail says what the table below says.
+        1 => format!("{reason} the card has 1 violation"),
+        many => format!("{reason} the card has {many} violations"),
+    }
 }
 
 /// Every condition of the fence with what was wanted and found.
-pub(super) fn conditions(problem: &Problem) -> Sheet {
+fn conditions(problem: &Problem) -> Sheet {
     if problem.conditions.is_empty() {
         return Sheet::bare();
     }
@@ -92,15 +102,14 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// What else is known: which card is attached, how old it is, when to try again.
-fn afterwards(problem: &Problem) -> Vec<String> {
+fn afterwards(refused: &Refused) -> Vec<String> {
+    let problem = &refused.problem;
     let mut lines = Vec::new();
     if let (Some(agent), Some(revision), true) = (&problem.agent, problem.revision, problem.card.is_some()) {
         lines.push(format!("what was refused: {agent} revision {revision}; --json prints it with its card"));
     }
     if let Some(freshness) = &problem.freshness {
-        // The round trip of a refusal is not known here; the bound is the registry's, when it answered.
-        lines
-            .push(format!("when it was refused: {}", words::freshness(freshness, std::time::Duration::ZERO)));
+        lines.push(format!("what it was judged on: {}", words::freshness(freshness, refused.elapsed)));
     }
     if let Some(millis) = problem.retry_after_ms {
         let pause = words::duration(std::time::Duration::from_millis(millis));
@@ -128,7 +137,7 @@ mod tests {
     fn refused() -> Failure {
         let json = Bytes::from_static(PROBLEM.as_bytes());
         let problem = serde_json::from_slice(&json).unwrap();
-        Failure::Refused(Box::new(Refused { problem, json }))
+        Failure::Refused(Box::new(Refused { problem, json, elapsed: std::time::Duration::ZERO }))
     }
 
     #[test]

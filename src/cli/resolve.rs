@@ -21,8 +21,6 @@ pub(super) struct Args {
     agent: AgentName,
     #[command(flatten)]
     standing: Standing,
-    #[command(flatten)]
-    conditions: Conditions,
     /// The raw digest of the card that you hold: nothing is sent when it is still current
     #[arg(long, value_name = "DIGEST", value_parser = tagged)]
     known: Option<String>,
@@ -34,6 +32,9 @@ pub(super) struct Args {
     card: bool,
     #[command(flatten)]
     server: Server,
+    // Last, since its heading holds for all that follows.
+    #[command(flatten)]
+    conditions: Conditions,
 }
 
 /// What the past is not fenced with.
@@ -53,7 +54,7 @@ const FENCED: [&str; 11] = [
 
 /// What the card must say.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Fence: the resolve is refused unless every condition is proven")]
+#[command(next_help_heading = "Fence (refused unless all of it is proven)")]
 pub(super) struct Conditions {
     /// The least revision: `7`, or `7@<position>` where it must be of that history
     #[arg(long, value_name = "REVISION")]
@@ -209,8 +210,9 @@ fn print(answer: &Answer, printer: &mut Printer) -> Result<(), Failure> {
     sheet.pair("raw digest", &envelope.raw_digest);
     sheet.pair("skill fingerprint", &envelope.skill_fingerprint);
     sheet.pair("negotiation fingerprint", &envelope.negotiation_fingerprint);
-    sheet.pair("made by", format_args!("{} by {}", envelope.position, envelope.registered_by));
-    sheet.pair("registered", words::moment(&envelope.registered_at));
+    sheet.pair("position", &envelope.position);
+    let registered = words::moment(&envelope.registered_at);
+    sheet.pair("registered", format_args!("{registered} by {}", envelope.registered_by));
     if let Some(confirmed) = &envelope.freshness.origin_confirmed_at {
         sheet.pair("origin confirmed", words::moment(confirmed));
     }

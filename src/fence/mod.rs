@@ -145,14 +145,15 @@ impl Fence {
             .or_else(|| self.origin(facts))
     }
 
-    /// Every condition that was set, with what was wanted and found. `facts` is `None` when there is no card.
+    /// Every condition that was set, with what was wanted and found. `tolerance` is the staleness that was
+    /// accepted in the end; `facts` is `None` when there is no card, and then conditions on it are unverifiable.
     pub fn report(
         &self,
         standing: &Standing,
-        default: Duration,
+        tolerance: MaxStaleness,
         facts: Option<&Facts<'_>>,
     ) -> Vec<Condition> {
-        report::conditions(self, standing, default, facts)
+        report::conditions(self, standing, tolerance, facts)
     }
 
     fn revision(&self, facts: &Facts<'_>) -> Option<Reason> {
@@ -198,7 +199,7 @@ impl Fence {
         let here = (!wanted.streaming || normal.capabilities.streaming)
             && (!wanted.push_notifications || normal.capabilities.push_notifications)
             && (!wanted.extended_card || normal.capabilities.extended_card)
-            && wanted.extensions.iter().all(|uri| normal.extensions.iter().any(|there| *there.uri == **uri));
+            && wanted.extensions.iter().all(|uri| normal.extension(uri).is_some());
         (!here).then_some(Reason::CapabilityMissing)
     }
 

@@ -1,22 +1,26 @@
 //! The report of a refusal: each condition that was set, in words.
 //!
 //! Names are those of the HTTP query. What was wanted and found is text for people and logs; programs read
-//! the reason and the outcome.
+//! the reason and the outcome. Where there is no card, what is asked of it is unverifiable.
 
 use std::time::Duration;
 
 use super::condition::{Condition, Outcome, freshness};
 use super::{Facts, Fence, Placed, SkillWanted, Standing};
-use crate::card::{Skill, modes, version};
+use crate::card::{Capabilities, Skill, modes, version};
 use crate::terms::{Digest, MaxStaleness, Reason, ceil_millis, display_duration};
 
 const NOTHING: &str = "none";
+const NO_CARD: &str = "no card";
+
+/// The facts of the card, if there is one.
+type Held<'a> = Option<&'a Facts<'a>>;
 
 pub(super) fn conditions(
     fence: &Fence,
     standing: &Standing,
-    default: Duration,
-    facts: Option<&Facts<'_>>,
+    tolerance: MaxStaleness,
+    facts: Held<'_>,
 ) -> Vec<Condition> {
     let mut all = Vec::new();
     if let Some(position) = &fence.at_least {
@@ -27,12 +31,10 @@ pub(super) fn conditions(
             found: place_name(standing.placed).to_owned(),
         });
     }
-    if let MaxStaleness::Within(bound) = fence.tolerance(default) {
+    if let MaxStaleness::Within(bound) = tolerance {
         all.push(staleness(bound, standing));
     }
-    if let Some(facts) = facts {
-        content(fence, standing, facts, &mut all);
-    }
+    content(fence, standing, facts, &mut all);
     all
 }
 
@@ -67,90 +69,79 @@ fn staleness(bound: Duration, standing: &Standing) -> Condition {
     Condition { condition: "max_staleness", outcome, wanted: display_duration(bound), found }
 }
 
-fn content(fence: &Fence, standing: &Standing, facts: &Facts<'_>, all: &mut Vec<Condition>) {
+fn content(fence: &Fence, standing: &Standing, facts: Held<'_>, all: &mut Vec<Condition>) {
     if let Some(floor) = &fence.min_revision {
-        let outcome = match placed(standing.placed) {
-            Outcome::Passed => Outcome::passed_if(facts.revision >= floor.number),
-            other if floor.seen_at.is_some() => other,
-            _ => Outcome::passed_if(facts.revision >= floor.number),
-        };
-        let found = facts.revision.to_string();
-        all.push(Condition { condition: "min_revision", outcome, wanted: floor.to_string(), found });
+        all.push(condition("min_revision", floor.to_string(), facts, |facts| {
+            let reached = Outcome::passed_if(facts.revision >= floor.number);
+            let outcome = match placed(standing.placed) {
+                Outcome::Failed | Outcome::Unverifiable if floor.seen_at.is_some() => placed(standing.placed),
+                _ => reached,
+            };
+            (outcome, facts.revision.to_string())
+        }));
     }
-    pin("pin", fence.pin, facts.card.content_digest(), Digest::tagged, all);
-    pin("pin_skills", fence.pin_skills, facts.card.skill_fingerprint(), Digest::hex, all);
-    pin("pin_negotiation", fence.pin_negotiation, facts.card.negotiation_fingerprint(), Digest::hex, all);
-    if let Some(floor) = &fence.min_version {
-        let found = facts.card.version().unwrap_or("");
-        let outcome = match version::compare(found, floor) {
-            None => Outcome::Unverifiable,
-            Some(order) => Outcome::passed_if(order.is_ge()),
+    let mut pin =
+        |name, wanted: Option<Digest>, text: fn(&Digest) -> String, of: fn(&Facts<'_>) -> Digest| {
+            if let Some(wanted) = wanted {
+                all.push(condition(name, text(&wanted), facts, |facts| {
+                    let found = of(facts);
+                    (Outcome::passed_if(wanted == found), text(&found))
+                }));
+            }
         };
-        let found = if found.is_empty() { NOTHING } else { found };
-        all.push(Condition {
-            condition: "min_version",
-            outcome,
-            wanted: floor.clone(),
-            found: found.to_owned(),
-        });
+    pin("pin", fence.pin, Digest::tagged, |facts| facts.card.content_digest());
+    pin("pin_skills", fence.pin_skills, Digest::hex, |facts| facts.card.skill_fingerprint());
+    pin("pin_negotiation", fence.pin_negotiation, Digest::hex, |facts| facts.card.negotiation_fingerprint());
+    if let Some(floor) = &fence.min_version {
+        all.push(condition("min_version", floor.clone(), facts, |facts| {
+            let found = facts.card.version().unwrap_or("");
+            let order = version::compare(found, floor);
+            let outcome = order.map_or(Outcome::Unverifiable, |order| Outcome::passed_if(order.is_ge()));
+            (outcome, if found.is_empty() { NOTHING } else { found }.to_owned())
+        }));
     }
     for wanted in &fence.skills {
-        all.push(skill(wanted, facts));
+        let text = described(&wanted.id, &wanted.input_modes, &wanted.output_modes);
+        all.push(condition("skills", text, facts, |facts| skill(wanted, facts)));
     }
     capabilities(fence, facts, all);
     if let Some(wanted) = fence.max_origin_age {
-        let age = facts.origin_age();
-        all.push(Condition {
-            condition: "max_origin_age",
-            outcome: age.map_or(Outcome::Unverifiable, |age| Outcome::passed_if(age <= wanted)),
-            wanted: display_duration(wanted),
-            found: age.map_or_else(|| "unknown".to_owned(), |age| format!("{}ms", ceil_millis(age))),
-        });
+        all.push(condition("max_origin_age", display_duration(wanted), facts, |facts| {
+            let age = facts.origin_age();
+            let outcome = age.map_or(Outcome::Unverifiable, |age| Outcome::passed_if(age <= wanted));
+            (outcome, age.map_or_else(|| "unknown".to_owned(), |age| format!("{}ms", ceil_millis(age))))
+        }));
     }
 }
 
-fn pin(
+fn condition(
     condition: &'static str,
-    wanted: Option<Digest>,
-    found: Digest,
-    text: fn(&Digest) -> String,
-    all: &mut Vec<Condition>,
-) {
-    if let Some(wanted) = wanted {
-        let outcome = Outcome::passed_if(wanted == found);
-        all.push(Condition { condition, outcome, wanted: text(&wanted), found: text(&found) });
-    }
+    wanted: String,
+    facts: Held<'_>,
+    judge: impl FnOnce(&Facts<'_>) -> (Outcome, String),
+) -> Condition {
+    let (outcome, found) = facts.map_or_else(|| (Outcome::Unverifiable, NO_CARD.to_owned()), judge);
+    Condition { condition, outcome, wanted, found }
 }
 
-/// A skill and its modes are one condition: what is missing shows in `found`.
-fn skill(wanted: &SkillWanted, facts: &Facts<'_>) -> Condition {
-    let (outcome, found) = match facts.card.normal().skill(&wanted.id) {
+/// A skill and its modes are one condition: what is missing shows in what was found.
+fn skill(wanted: &SkillWanted, facts: &Facts<'_>) -> (Outcome, String) {
+    match facts.card.normal().skill(&wanted.id) {
         Some(skill) => {
-            let missing = missing_modes(skill, wanted);
-            (
-                Outcome::passed_if(missing.is_empty()),
-                described(&skill.id, &skill.effective_input, &skill.effective_output),
-            )
+            let found = described(&skill.id, &skill.effective_input, &skill.effective_output);
+            (Outcome::passed_if(!lacks_modes(skill, wanted)), found)
         }
         None => {
             let ids: Vec<&str> = facts.card.normal().skills.iter().map(|skill| &*skill.id).collect();
             (Outcome::Failed, if ids.is_empty() { NOTHING.to_owned() } else { ids.join(", ") })
         }
-    };
-    Condition {
-        condition: "skills",
-        outcome,
-        wanted: described(&wanted.id, &wanted.input_modes, &wanted.output_modes),
-        found,
     }
 }
 
-fn missing_modes<'a>(skill: &Skill, wanted: &'a SkillWanted) -> Vec<&'a str> {
-    let lacks =
-        |there: &[Box<str>], wanted: &&'a String| !there.iter().any(|mode| modes::accepts(mode, wanted));
-    let input = wanted.input_modes.iter().filter(|mode| lacks(&skill.effective_input, mode));
-    let output = wanted.output_modes.iter().filter(|mode| lacks(&skill.effective_output, mode));
-    input.chain(output).map(String::as_str).collect()
+fn lacks_modes(skill: &Skill, wanted: &SkillWanted) -> bool {
+    let lacks = |there: &[Box<str>], wanted: &String| !there.iter().any(|mode| modes::accepts(mode, wanted));
+    wanted.input_modes.iter().any(|mode| lacks(&skill.effective_input, mode))
+        || wanted.output_modes.iter().any(|mode| lacks(&skill.effective_output, mode))
 }
 
 fn described<M: AsRef<str>>(id: &str, input: &[M], output: &[M]) -> String {
@@ -163,28 +154,25 @@ fn described<M: AsRef<str>>(id: &str, input: &[M], output: &[M]) -> String {
     text
 }
 
-fn capabilities(fence: &Fence, facts: &Facts<'_>, all: &mut Vec<Condition>) {
-    let there = &facts.card.normal().capabilities;
-    let switches = [
-        ("streaming", fence.capabilities.streaming, there.streaming),
-        ("push_notifications", fence.capabilities.push_notifications, there.push_notifications),
-        ("extended_card", fence.capabilities.extended_card, there.extended_card),
-    ];
-    for (condition, wanted, found) in switches {
+fn capabilities(fence: &Fence, facts: Held<'_>, all: &mut Vec<Condition>) {
+    let wanted = &fence.capabilities;
+    let mut switch = |name, wanted: bool, of: fn(&Capabilities) -> bool| {
         if wanted {
-            let outcome = Outcome::passed_if(found);
-            all.push(Condition { condition, outcome, wanted: "true".to_owned(), found: found.to_string() });
+            all.push(condition(name, "true".to_owned(), facts, |facts| {
+                let found = of(&facts.card.normal().capabilities);
+                (Outcome::passed_if(found), found.to_string())
+            }));
         }
-    }
-    for uri in &fence.capabilities.extensions {
-        let extensions = &facts.card.normal().extensions;
-        let here = extensions.iter().any(|extension| *extension.uri == **uri);
-        let uris: Vec<&str> = extensions.iter().map(|extension| &*extension.uri).collect();
-        all.push(Condition {
-            condition: "extension",
-            outcome: Outcome::passed_if(here),
-            wanted: uri.clone(),
-            found: if uris.is_empty() { NOTHING.to_owned() } else { uris.join(", ") },
-        });
+    };
+    switch("streaming", wanted.streaming, |there| there.streaming);
+    switch("push_notifications", wanted.push_notifications, |there| there.push_notifications);
+    switch("extended_card", wanted.extended_card, |there| there.extended_card);
+    for uri in &wanted.extensions {
+        all.push(condition("extension", uri.clone(), facts, |facts| {
+            let normal = facts.card.normal();
+            let uris: Vec<&str> = normal.extensions.iter().map(|extension| &*extension.uri).collect();
+            let found = if uris.is_empty() { NOTHING.to_owned() } else { uris.join(", ") };
+            (Outcome::passed_if(normal.extension(uri).is_some()), found)
+        }));
     }
 }

@@ -194,6 +194,8 @@ impl Registry {
     /// # Errors
     /// What any read may be refused with.
     pub async fn watermark_within(&self, call: &Call, read: &Read) -> Result<Watermark, Refusal> {
+        // Asked for nothing, it only looks; what cannot be asked for is refused all the same.
+        deadline(call, read.wait, &self.settings)?;
         if read.max_staleness.is_some() || read.at_least.is_some() {
             self.stand(call, read, &[], None).await?;
         }

@@ -105,7 +105,6 @@ impl Registry {
                 format!("{} agents in one batch are too many: at most {BATCH_MAX}", batch.agents.len());
             return Err(Refusal::invalid(detail));
         }
-        let default = self.settings.default_max_staleness;
         let (tolerance, positions) = self.batch_demand(batch);
         let demand = Demand { tolerance, positions: &positions, wait: batch.read.wait };
         // One confirmation serves all items that would be refused on what is held.
@@ -153,7 +152,7 @@ impl Registry {
                         standing: item_standing(batch, fence, denied.standing),
                         now: denied.now,
                     };
-                    Err(self.refuse_with(denied, agent, fence, default))
+                    Err(self.refuse_with(denied, agent, fence, self.item_tolerance(batch, fence)))
                 }
                 _ => Err(Refusal::internal()),
             };
@@ -183,14 +182,20 @@ impl Registry {
     }
 
     fn refuse(&self, denied: Denied, agent: &AgentName, fence: &Fence) -> Refusal {
-        self.refuse_with(denied, agent, fence, self.settings.default_max_staleness)
+        self.refuse_with(denied, agent, fence, fence.tolerance(self.settings.default_max_staleness))
     }
 
-    fn refuse_with(&self, denied: Denied, agent: &AgentName, fence: &Fence, default: Duration) -> Refusal {
+    fn refuse_with(
+        &self,
+        denied: Denied,
+        agent: &AgentName,
+        fence: &Fence,
+        tolerance: MaxStaleness,
+    ) -> Refusal {
         let found = denied.served.state.agent(agent);
         let card = found.and_then(|found| found.card());
         let facts = found.zip(card).map(|(found, card)| facts(&denied.served, &denied.now, found, card));
-        let conditions = fence.report(&denied.standing, default, facts.as_ref());
+        let conditions = fence.report(&denied.standing, tolerance, facts.as_ref());
         let detail = match denied.reason {
             Reason::AgentNotFound => {
                 format!("there is no agent {agent}, as of {}", denied.served.state.position())

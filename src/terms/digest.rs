@@ -66,7 +66,10 @@ impl fmt::Debug for Digest {
 
 /// A text that is no SHA-256 digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a SHA-256 digest: 64 lower-case hex digits, after `sha256:` where one is allowed")]
+#[error(
+    "`{}` is not a SHA-256 digest: 64 lower-case hex digits, after `sha256:` where one is allowed",
+    .0.chars().take(80).collect::<String>().escape_debug()
+)]
 pub struct InvalidDigest(pub String);
 
 impl TryFrom<&[u8]> for Digest {

@@ -86,6 +86,8 @@ async fn listen(wire: Wire) -> SocketAddr {
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
+            // Else a small answer waits 40 ms for the acknowledgement of its headers.
+            stream.set_nodelay(true).unwrap();
             let wire = TowerToHyperService::new(wire.clone());
             tokio::spawn(async move {
                 let builder = auto::Builder::new(TokioExecutor::new());

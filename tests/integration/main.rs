@@ -3,11 +3,20 @@
 //! One program, because `support` is then compiled and linked once, and because a process-wide PostgreSQL
 //! cluster is started once. A new group of tests is a module here.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod bounded;
+mod cli;
+mod crash;
+mod failover;
 mod harness;
+mod http;
 mod ledger_conformance;
 mod ledger_faults;
 mod ledger_migrations;
 mod ledger_pgbouncer;
 mod ledger_plans;
 mod ledger_sessions;
+mod load;
 mod support;
+mod two_nodes;

@@ -64,7 +64,8 @@ pub(super) fn over(writes: bool) -> Refusal {
     if writes {
         let detail = "the time of the call is over, and the write may or may not have been done; \
                       send it again with the same request id";
-        return Refusal::new(Reason::OutcomeUnknown, detail).retry_after(Duration::from_secs(1));
+        // No pause is named: whether it had a request id is not known here.
+        return Refusal::new(Reason::OutcomeUnknown, detail);
     }
     Refusal::new(Reason::DeadlineExceeded, "the time of the call is over")
 }

@@ -7,13 +7,13 @@ use tonic::body::Body;
 use tower::util::BoxCloneSyncService;
 use tower::{Service as _, ServiceExt as _};
 
-use crate::proto::DESCRIPTORS;
+use crate::proto::{DESCRIPTORS, MESSAGE_MAX};
 use crate::registry::Refusal;
 
 /// The services, boxed: their types cannot be named.
 type Boxed = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
 
-#[derive(Clone)]
+/// Both versions.
 pub(super) struct Reflection {
     v1: Option<Boxed>,
     v1alpha: Option<Boxed>,
@@ -37,7 +37,10 @@ impl Reflection {
         let unreadable = |error: &_| tracing::error!(%error, "the descriptors cannot be read: no reflection");
         let v1 = builder().build_v1().inspect_err(unreadable).ok();
         let v1alpha = builder().build_v1alpha().inspect_err(unreadable).ok();
-        Self { v1: v1.map(BoxCloneSyncService::new), v1alpha: v1alpha.map(BoxCloneSyncService::new) }
+        Self {
+            v1: v1.map(|v1| BoxCloneSyncService::new(v1.max_decoding_message_size(MESSAGE_MAX))),
+            v1alpha: v1alpha.map(|old| BoxCloneSyncService::new(old.max_decoding_message_size(MESSAGE_MAX))),
+        }
     }
 
     pub(super) async fn answer(&self, service: &str, request: http::Request<Body>) -> http::Response<Body> {

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -62,7 +63,10 @@ pub fn is_grpc(headers: &http::HeaderMap) -> bool {
 
 /// The gRPC wire of one node. Cheap to clone; it is ready at all times.
 #[derive(Debug, Clone)]
-pub struct Wire {
+pub struct Wire(Arc<Services>);
+
+#[derive(Debug)]
+struct Services {
     use_cases: Registry,
     registry: RegistryServer<registry::Service>,
     watch: WatchServer<watch::Service>,
@@ -75,7 +79,7 @@ impl Wire {
     /// Serves the use cases. Health says that the node serves from its first proof on, until `drain` is cancelled;
     /// calls are answered all the same then.
     pub fn new(use_cases: Registry, drain: CancellationToken) -> Self {
-        Self {
+        Self(Arc::new(Services {
             registry: RegistryServer::new(registry::Service::new(use_cases.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
@@ -85,36 +89,38 @@ impl Wire {
             admin: AdminServer::new(admin::Service::new(use_cases.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
-            health: HealthServer::new(health::Service::new(use_cases.clone(), drain)),
+            health: HealthServer::new(health::Service::new(use_cases.clone(), drain))
+                .max_decoding_message_size(MESSAGE_MAX),
             reflection: reflection::Reflection::new(),
             use_cases,
-        }
+        }))
     }
 
-    async fn answer<B>(mut self, mut request: http::Request<B>) -> http::Response<Body>
+    async fn answer<B>(self, mut request: http::Request<B>) -> http::Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<tonic::codegen::StdError> + Send + 'static,
     {
         let method = method_name(request.uri().path());
         let (service, name) = method.split_once('/').unwrap_or((method, ""));
+        let services = &*self.0;
         let own = match service {
             "cardfence.v1.Registry" | "cardfence.v1.Watch" | "cardfence.v1.Admin" => service,
-            "grpc.health.v1.Health" => return infallible(self.health.call(request).await),
+            "grpc.health.v1.Health" => return infallible(services.health.clone().call(request).await),
             "unknown" => return unknown(request.uri().path()).into_http(),
-            _ => return self.reflection.answer(service, request.map(Body::new)).await,
+            _ => return services.reflection.answer(service, request.map(Body::new)).await,
         };
         let timeout = match deadline::timeout(request.headers()) {
             Ok(timeout) => timeout,
             Err(refusal) => return Status::from(refusal).into_http(),
         };
-        let call = self.use_cases.call(timeout);
-        let until = call.started + deadline::allowed(timeout, self.use_cases.settings());
+        let call = services.use_cases.call(timeout);
+        let until = call.started + deadline::allowed(timeout, services.use_cases.settings());
         request.extensions_mut().insert(call);
         let answered = match own {
-            "cardfence.v1.Registry" => timeout_at(until, self.registry.call(request)).await,
-            "cardfence.v1.Watch" => timeout_at(until, self.watch.call(request)).await,
-            _ => timeout_at(until, self.admin.call(request)).await,
+            "cardfence.v1.Registry" => timeout_at(until, services.registry.clone().call(request)).await,
+            "cardfence.v1.Watch" => timeout_at(until, services.watch.clone().call(request)).await,
+            _ => timeout_at(until, services.admin.clone().call(request)).await,
         };
         match answered {
             Ok(answered) => typed(infallible(answered)),

@@ -42,7 +42,6 @@ use query::Params;
 use route::{Ask, Route};
 
 pub use openapi::document as openapi_document;
-pub use problem::answer as problem_answer;
 pub use route::operation;
 
 /// What every route works with.
@@ -72,6 +71,13 @@ pub fn router(registry: Registry, draining: Arc<AtomicBool>) -> Router {
         router = router.route(path, any(serve));
     }
     router.fallback(no_such_route)
+}
+
+/// The answer that tells a refusal, for layers around the router.
+pub fn problem_answer(refusal: &Refusal) -> Response {
+    let mut response = problem::answer(refusal);
+    headers::finish(response.headers_mut(), None);
+    response
 }
 
 /// One request to a path that exists.

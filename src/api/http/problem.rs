@@ -18,7 +18,7 @@ use crate::wire::{self, splice};
 const RETRY_DEFAULT: Duration = Duration::from_secs(1);
 
 /// The answer that tells a refusal.
-pub fn answer(refusal: &Refusal) -> Response {
+pub(super) fn answer(refusal: &Refusal) -> Response {
     let status = status::of(refusal.reason()).http;
     let mut response = Response::new(Body::from(body(refusal, true)));
     *response.status_mut() = status;

@@ -67,7 +67,7 @@ impl Params {
         self.0.is_empty()
     }
 
-    /// The parameters given, other than those in `these`.
+    /// The first parameter given that is in none of `these`.
     pub(super) fn other_than(&self, these: &[&[Parameter]]) -> Option<&'static str> {
         let names = self.0.iter().map(|(parameter, _)| parameter.name);
         names.into_iter().find(|name| !these.iter().copied().flatten().any(|p| p.name == *name))
