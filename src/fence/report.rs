@@ -12,6 +12,8 @@ use crate::terms::{Digest, MaxStaleness, Reason, ceil_millis, display_duration};
 
 const NOTHING: &str = "none";
 const NO_CARD: &str = "no card";
+/// Bytes that one condition shows of what was found. A card is large, and a batch asks of it thousands of times.
+const FOUND_MAX: usize = 1_024;
 
 /// The facts of the card, if there is one.
 type Held<'a> = Option<&'a Facts<'a>>;
@@ -97,11 +99,11 @@ fn content(fence: &Fence, standing: &Standing, facts: Held<'_>, all: &mut Vec<Co
             let found = facts.card.version().unwrap_or("");
             let order = version::compare(found, floor);
             let outcome = order.map_or(Outcome::Unverifiable, |order| Outcome::passed_if(order.is_ge()));
-            (outcome, if found.is_empty() { NOTHING } else { found }.to_owned())
+            (outcome, listed([found]))
         }));
     }
     for wanted in &fence.skills {
-        let text = described(&wanted.id, &wanted.input_modes, &wanted.output_modes);
+        let text = described(&wanted.id, &wanted.input_modes, &wanted.output_modes).collect();
         all.push(condition("skills", text, facts, |facts| skill(wanted, facts)));
     }
     capabilities(fence, facts, all);
@@ -128,13 +130,10 @@ fn condition(
 fn skill(wanted: &SkillWanted, facts: &Facts<'_>) -> (Outcome, String) {
     match facts.card.normal().skill(&wanted.id) {
         Some(skill) => {
-            let found = described(&skill.id, &skill.effective_input, &skill.effective_output);
+            let found = joined("", described(&skill.id, &skill.effective_input, &skill.effective_output));
             (Outcome::passed_if(!lacks_modes(skill, wanted)), found)
         }
-        None => {
-            let ids: Vec<&str> = facts.card.normal().skills.iter().map(|skill| &*skill.id).collect();
-            (Outcome::Failed, if ids.is_empty() { NOTHING.to_owned() } else { ids.join(", ") })
-        }
+        None => (Outcome::Failed, listed(facts.card.normal().skills.iter().map(|skill| &*skill.id))),
     }
 }
 
@@ -144,12 +143,36 @@ fn lacks_modes(skill: &Skill, wanted: &SkillWanted) -> bool {
         || wanted.output_modes.iter().any(|mode| lacks(&skill.effective_output, mode))
 }
 
-fn described<M: AsRef<str>>(id: &str, input: &[M], output: &[M]) -> String {
-    let mut text = id.to_owned();
-    for (side, modes) in [("in", input), ("out", output)] {
-        for mode in modes {
-            text.push_str(&format!(";{side}={}", mode.as_ref()));
+/// A skill as a fence names it, in pieces.
+fn described<'a, M: AsRef<str>>(
+    id: &'a str,
+    input: &'a [M],
+    output: &'a [M],
+) -> impl Iterator<Item = &'a str> {
+    let side = |name: &'a str, modes: &'a [M]| modes.iter().flat_map(move |mode| [name, mode.as_ref()]);
+    std::iter::once(id).chain(side(";in=", input)).chain(side(";out=", output))
+}
+
+fn listed<'a>(items: impl IntoIterator<Item = &'a str>) -> String {
+    let text = joined(", ", items);
+    if text.is_empty() { NOTHING.to_owned() } else { text }
+}
+
+/// The pieces as one text, which ends early, and in an ellipsis, when it is long.
+fn joined<'a>(between: &str, pieces: impl IntoIterator<Item = &'a str>) -> String {
+    let mut text = String::new();
+    for (at, piece) in pieces.into_iter().enumerate() {
+        if at > 0 {
+            text.push_str(between);
         }
+        let room = FOUND_MAX.saturating_sub(text.len());
+        if piece.len() > room {
+            let fits = piece.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= room);
+            text.push_str(&piece[..fits.last().unwrap_or(0)]);
+            text.push('…');
+            break;
+        }
+        text.push_str(piece);
     }
     text
 }
@@ -170,9 +193,25 @@ fn capabilities(fence: &Fence, facts: Held<'_>, all: &mut Vec<Condition>) {
     for uri in &wanted.extensions {
         all.push(condition("extension", uri.clone(), facts, |facts| {
             let normal = facts.card.normal();
-            let uris: Vec<&str> = normal.extensions.iter().map(|extension| &*extension.uri).collect();
-            let found = if uris.is_empty() { NOTHING.to_owned() } else { uris.join(", ") };
+            let found = listed(normal.extensions.iter().map(|extension| &*extension.uri));
             (Outcome::passed_if(normal.extension(uri).is_some()), found)
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_shown_in_bounded_length() {
+        assert_eq!(joined(", ", ["a", "b"]), "a, b");
+        assert_eq!(listed([]), NOTHING);
+        let exact = "é".repeat(FOUND_MAX / 2);
+        assert_eq!(joined("", [exact.as_str()]), exact);
+        let long = joined(", ", std::iter::repeat_n("ü", 10_000));
+        assert!(long.ends_with('…') && long.len() <= FOUND_MAX + ", …".len(), "{}", long.len());
+        let wanted = described("id", &["a/b"], &["c/d"]).collect::<String>();
+        assert_eq!(wanted, "id;in=a/b;out=c/d");
     }
 }

@@ -59,13 +59,13 @@ async fn a_request_that_never_ends_is_told_before_its_deadline() {
         ("/cardfence.v1.Registry/Register", "outcome_unknown"),
     ] {
         let mut request = Request::new(stream::pending::<()>());
-        request.set_timeout(Duration::from_millis(1_000));
+        request.set_timeout(Duration::from_secs(3));
         let mut client = tonic::client::Grpc::new(served.channel.clone());
         client.ready().await.unwrap();
         let asked = Instant::now();
         let codec = ProstCodec::<(), ()>::default();
         let refused = said(client.client_streaming(request, PathAndQuery::from_static(path), codec).await);
-        assert!(asked.elapsed() < Duration::from_millis(1_000));
+        assert!(asked.elapsed() < Duration::from_secs(3));
         assert_eq!(refused.reason, reason);
     }
 }

@@ -104,7 +104,12 @@ async fn lists_go_on_page_by_page() {
     let mut listed = Vec::new();
     loop {
         let page = registry.list_agents(request.clone()).await.unwrap().into_inner();
-        assert!(page.freshness.is_some() && page.items.iter().all(|i| i.card.is_none()));
+        let position = &page.freshness.as_ref().unwrap().position;
+        for item in &page.items {
+            let freshness = item.freshness.as_ref().unwrap();
+            assert!(item.card.is_none() && freshness.origin_confirmed_at.is_some());
+            assert_eq!(&freshness.position, position);
+        }
         assert_eq!(page.complete, page.next_page_token.is_empty());
         listed.extend(page.items.into_iter().map(|item| item.agent));
         if page.complete {

@@ -9,6 +9,7 @@ mod bounded;
 mod cli;
 mod crash;
 mod failover;
+mod grpc;
 mod harness;
 mod http;
 mod ledger_conformance;

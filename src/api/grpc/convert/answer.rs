@@ -71,7 +71,10 @@ fn envelope(agent: &Agent, card: &Card) -> pb::Resolved {
 
 /// The page, or how many of its items a message can hold.
 pub(in super::super) fn agents_page(page: Page) -> Result<pb::ListAgentsResponse, usize> {
-    let live = page.agents.iter().filter_map(|agent| Some(envelope(agent, agent.card()?)));
+    let live = page.agents.iter().filter_map(|agent| {
+        let of_agent = Freshness { origin: Some(agent.origin()), ..page.freshness.clone() };
+        Some(pb::Resolved { freshness: Some(freshness(&of_agent)), ..envelope(agent, agent.card()?) })
+    });
     Ok(pb::ListAgentsResponse {
         items: whole(live)?,
         next_page_token: page.next_page_token.unwrap_or_default(),
