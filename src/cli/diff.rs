@@ -4,7 +4,7 @@ use super::arguments::{Server, Standing, agent_path};
 use super::client::Request;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::printer::{Paint, Printer, Style};
+use super::printer::{Paint, Printer, Style, one_line};
 use super::words;
 use super::written;
 use crate::terms::AgentName;
@@ -55,7 +55,7 @@ pub(super) async fn run(args: Args, printer: &mut Printer) -> Result<Exit, Failu
     if !diff.unified.is_empty() {
         printer.line("")?;
         for line in diff.unified.lines() {
-            printer.line(painted(line, paint))?;
+            printer.line(painted(&one_line(line), paint))?;
         }
     }
     let quiet = printer.note_paint();

@@ -2,7 +2,7 @@
 //!
 //! What a command was asked for goes to standard output, as text for people or, with `--json`, as the
 //! registry's own JSON; everything else goes to standard error. How it ended is its exit code ([`Exit`]).
-//! Commands speak to a registry over HTTP ([`client`]), as any caller does: nothing here can see more than a
+//! Commands speak to a registry over HTTP (`client`), as any caller does: nothing here can see more than a
 //! caller may. `serve` and `demo` also start one.
 
 mod arguments;

@@ -121,7 +121,8 @@ impl Sheet {
             table.use_stderr();
         }
         match (stream.terminal, table.width()) {
-            (true, Some(width)) => {
+            // A list of names and values is left to the terminal: what is copied from it must be whole.
+            (true, Some(width)) if !self.header.is_empty() => {
                 let room = width.saturating_sub(u16::try_from(self.indent).unwrap_or(0));
                 table.set_content_arrangement(ContentArrangement::Dynamic).set_width(room);
             }
@@ -140,9 +141,12 @@ fn trimmed(line: &str) -> &str {
     line.trim_end()
 }
 
-/// Control characters have no business in a table, nor in a terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+/// A text of somebody else's on one line: its control characters would speak to the terminal, and its
+/// direction marks would show it as something that it is not.
+pub(super) fn one_line(text: &str) -> String {
+    let turns =
+        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || turns(c) { ' ' } else { c }).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -344,6 +348,11 @@ pub(super) mod tests {
         printer.sheet(&sheet).unwrap();
         let lines = ["  agent             rev", "  acme/a            1", "  acme/longer [31m  22", ""];
         assert_eq!(out.text(), lines.join("\n"));
+    }
+
+    #[test]
+    fn texts_of_others_cannot_speak_to_the_terminal() {
+        assert_eq!(one_line("a\u{1b}[2Jb\u{9b}c\nd\u{202e}e"), "a [2Jb c d e");
     }
 
     #[test]

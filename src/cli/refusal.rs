@@ -4,7 +4,7 @@
 //! output, so that a refusal is read like any answer.
 
 use super::failure::{Failure, Refused};
-use super::printer::{Paint, Printer, Sheet, Style};
+use super::printer::{Paint, Printer, Sheet, Style, one_line};
 use super::words;
 use super::written;
 use crate::wire::{Condition, Problem};
@@ -65,7 +65,7 @@ fn tell(refused: &Refused, printer: &mut Printer) {
 fn headline(problem: &Problem, paint: Paint) -> String {
     let reason = paint.text(Style::Bad, format_args!("refused: {}:", problem.reason));
     match problem.violations.len() {
-        0 => format!("{reason} {}", problem.detail),
+        0 => format!("{reason} {}", one_line(&problem.detail)),
         // The detail says what the table below says.
         1 => format!("{reason} the card has 1 violation"),
         many => format!("{reason} the card has {many} violations"),

@@ -7,7 +7,7 @@ use super::arguments::{Server, Standing, agent_path, duration, fingerprint, tagg
 use super::client::{Answer, Request};
 use super::exit::Exit;
 use super::failure::{Failure, failed};
-use super::printer::{Printer, Sheet, Style};
+use super::printer::{Printer, Sheet, Style, one_line};
 use super::query::{Query, parse_skill};
 use super::words;
 use crate::card::{Card, Limits};
@@ -189,7 +189,7 @@ fn not_modified(agent: &AgentName, answer: &Answer, printer: &mut Printer) -> Re
 fn print(answer: &Answer, printer: &mut Printer) -> Result<(), Failure> {
     let envelope: Envelope = answer.read()?;
     let paint = printer.paint();
-    let version = envelope.card_version.as_deref().unwrap_or("without a version");
+    let version = one_line(envelope.card_version.as_deref().unwrap_or("unknown"));
     printer.line(format_args!(
         "{}  revision {}  {}",
         paint.text(Style::Strong, &envelope.agent),

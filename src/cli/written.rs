@@ -2,7 +2,7 @@
 
 use super::client::Answer;
 use super::failure::Failure;
-use super::printer::{Paint, Printer, Sheet, Style};
+use super::printer::{Paint, Printer, Sheet, Style, one_line};
 use crate::wire::{Change, Registered};
 
 /// Prints the answer to a write.
@@ -11,12 +11,8 @@ pub(super) fn print(answer: &Answer, printer: &mut Printer) -> Result<(), Failur
     for warning in &written.warnings {
         let paint = printer.note_paint();
         let place = if warning.pointer.is_empty() { "the document" } else { &warning.pointer };
-        printer.note(format_args!(
-            "{} {} at {place}: {}",
-            paint.text(Style::Warn, "warning:"),
-            warning.code,
-            warning.message
-        ));
+        let told = one_line(&format!("{} at {place}: {}", warning.code, warning.message));
+        printer.note(format_args!("{} {told}", paint.text(Style::Warn, "warning:")));
     }
     if printer.is_json() {
         return Ok(printer.json(&answer.body)?);

@@ -137,11 +137,15 @@ impl Ledger {
 
 /// A writer before a store, judged plainly.
 pub fn start_writer(store: Arc<dyn Store>) -> (Arc<dyn Writes>, DropGuard) {
+    start_writer_with(store, Metrics::new())
+}
+
+fn start_writer_with(store: Arc<dyn Store>, metrics: Metrics) -> (Arc<dyn Writes>, DropGuard) {
     let stop = CancellationToken::new();
     // Nobody listens: what was committed is read from the ledger.
     let (committed, _) = mpsc::channel(1);
     let (writer, _) =
-        Writer::start(store, Arc::new(Plain), committed, Limits::default(), Metrics::new(), stop.clone());
+        Writer::start(store, Arc::new(Plain), committed, Limits::default(), metrics, stop.clone());
     (Arc::new(writer), stop.drop_guard())
 }
 

@@ -57,7 +57,7 @@ impl Default for Limits {
         Self {
             queue: 4096,
             batch: 256,
-            batch_bytes: 4 << 20,
+            batch_bytes: 1 << 20,
             step: Duration::from_secs(5),
             remember_requests: Duration::from_secs(7 * 24 * 3600),
         }

@@ -2,6 +2,8 @@
 //!
 //! W3C trace context comes in on both wires ([`adopt`]). Logs hold no card bytes and no secrets.
 
+use std::io::IsTerminal as _;
+
 use ::tracing::Span;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::TracerProvider as _;
@@ -47,7 +49,8 @@ impl Drop for Guard {
 /// When the filter or the endpoint cannot be used.
 pub fn start(json: bool, filter: &str, otlp_endpoint: Option<&str>) -> Result<Guard, Error> {
     let log_filter = EnvFilter::try_new(filter).map_err(|_| Error::Filter(filter.to_owned()))?;
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
     let log = if json { log.json().boxed() } else { log.with_target(false).boxed() };
     let provider = otlp_endpoint.map(provider).transpose()?;
     let traces = provider.as_ref().map(|provider| {

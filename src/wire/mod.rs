@@ -6,7 +6,7 @@
 //! domain. Times are RFC 3339, durations in answers whole milliseconds rounded up, digests `sha256:<hex>` for
 //! raw and content digests and bare hex for fingerprints and the chain.
 //!
-//! Cards are never written anew: [`splice`] puts the stored bytes into an answer as they are.
+//! Cards are never written anew: [`splice()`] puts the stored bytes into an answer as they are.
 
 mod batch;
 mod convert;

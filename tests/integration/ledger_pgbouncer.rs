@@ -42,7 +42,10 @@ impl PgBouncer {
         let settings = settings.replace("* = host", "* = user=cardfence host");
         let file = scratch.path().join("pgbouncer.ini");
         std::fs::write(&file, settings).expect("the folder can be written");
-        let mut command = Command::new("pgbouncer");
+        // In Debian it lies where only root looks.
+        let installed = std::path::Path::new("/usr/sbin/pgbouncer");
+        let mut command =
+            Command::new(if installed.exists() { installed.as_os_str() } else { "pgbouncer".as_ref() });
         if rustix::process::geteuid().is_root() {
             let opened =
                 std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777));

@@ -104,7 +104,7 @@ async fn frozen_database_is_given_up_on_and_found_again() {
     for error in [revision.err(), txn.err(), reading.err()] {
         assert!(matches!(error, Some(Error::Unavailable(_))), "{error:?}");
     }
-    assert!(begun.elapsed() < Duration::from_millis(5500), "took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(8), "took {:?}", begun.elapsed());
     proxy.cut().await;
     proxy.heal().await;
     store.revision(&name, 1).await.expect("history can be read");

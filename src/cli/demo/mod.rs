@@ -1,7 +1,7 @@
 //! `cardfence demo`: a registry of its own, a small fleet, and three incidents, caught.
 //!
-//! Nothing is staged but the harm: two real nodes over one ledger ([`stage`]) are spoken to over HTTP, as any
-//! caller speaks to a registry, and every claim is checked before it is told ([`narrator`]). A claim that does
+//! Nothing is staged but the harm: two real nodes over one ledger (`stage`) are spoken to over HTTP, as any
+//! caller speaks to a registry, and every claim is checked before it is told (`narrator`). A claim that does
 //! not hold ends the demo with exit code 1.
 
 mod fleet;

@@ -2,24 +2,53 @@
 
 use std::time::Duration;
 
-use super::{Ledger, PATIENCE, agent, outcome, reason, register, retire, small_card, start_writer};
+use super::{
+    Ledger, PATIENCE, agent, outcome, reason, register, retire, small_card, start_writer, start_writer_with,
+};
 use crate::ledger::write::LivenessRow;
 use crate::ledger::{
     Body, Entry, Expect, Key, Kind, Outcome, Receipt, Revision, RevisionKind, Rows, Txn, Write, WriteError,
     chain,
 };
+use crate::telemetry::Metrics;
 use crate::terms::{Digest, Principal, Reason, Timestamp};
 
-/// Submits writes while the lock is held elsewhere, so that all but the first share a batch.
-async fn in_one_batch(ledger: &Ledger, writes: Vec<Write>) -> Vec<Result<Receipt, WriteError>> {
+/// Submits writes so that all but the first share a batch: the first is what the writer waits with for a lock
+/// that is held elsewhere, and the others gather behind it.
+async fn in_one_batch(ledger: &Ledger, mut writes: Vec<Write>) -> Vec<Result<Receipt, WriteError>> {
     let held = ledger.store().begin().await.unwrap();
-    let submitted = futures::future::join_all(writes.into_iter().map(|write| ledger.writes.submit(write)));
-    let release = async {
-        // Long enough that all wait in the queue; nothing fails should it not be.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        drop(held);
+    let metrics = Metrics::new();
+    let (writer, _stop) = start_writer_with(ledger.store(), metrics.clone());
+    let rest = writes.split_off(1);
+    let first = futures::future::join_all(writes.into_iter().map(|write| writer.submit(write)));
+    let others = async {
+        waiting(&metrics, 0).await;
+        let all = rest.len();
+        let submitted = futures::future::join_all(rest.into_iter().map(|write| writer.submit(write)));
+        let release = async {
+            waiting(&metrics, all).await;
+            drop(held);
+        };
+        futures::future::join(submitted, release).await.0
     };
-    futures::future::join(submitted, release).await.0
+    let (mut answers, others) = futures::future::join(first, others).await;
+    answers.extend(others);
+    answers
+}
+
+/// Waits until so many writes wait for the writer, none of which it has taken.
+async fn waiting(metrics: &Metrics, count: usize) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    // Polled once, a submitted write is in the queue.
+    tokio::task::yield_now().await;
+    while metrics.write_queue.get() != i64::try_from(count).unwrap() {
+        assert!(
+            tokio::time::Instant::now() < until,
+            "{} writes wait, not {count}",
+            metrics.write_queue.get()
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 pub async fn a_batch_is_judged_in_order(ledger: &Ledger) {

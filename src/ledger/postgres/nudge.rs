@@ -3,7 +3,7 @@
 //! The poll is the truth; a nudge only shortens the wait, so everything here may fail in silence. It is sent
 //! outside of the write transaction and on a connection of its own, because a `NOTIFY` within serialises the
 //! commits of the whole database server, and at most twenty times a second. It does not work through PgBouncer
-//! in transaction mode, nor on a standby; there it is not started.
+//! in transaction mode, where the task only waits for its end, nor on a standby, where it need not be started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,9 +38,10 @@ impl Postgres {
         let (heard, nudges) = watch::channel(0);
         let task =
             Task { connector: Arc::clone(&self.connector), committed: Arc::clone(&self.committed), heard };
+        let pooled = self.connector.pooled();
         let task = tokio::spawn(async move {
             tokio::select! {
-                () = task.run() => {}
+                () = task.run(), if !pooled => {}
                 () = stop.cancelled() => {}
             }
             tracing::debug!("nudges have ended");

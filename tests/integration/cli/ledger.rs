@@ -2,7 +2,7 @@
 
 use super::{Stage, at, json, shell, summarizer};
 
-/// What somebody does to an exported ledger.
+/// What somebody may do to the lines of an export.
 type Rewriting = fn(&mut Vec<String>);
 
 #[tokio::test]

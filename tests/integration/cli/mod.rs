@@ -27,6 +27,11 @@ impl Stage {
         Self { server: Server::serve(&store).await, folder }
     }
 
+    /// A server over another store.
+    async fn over(store: &str) -> Self {
+        Self { server: Server::serve(store).await, folder: Scratch::new("cli") }
+    }
+
     /// Runs the binary against the server.
     async fn run(&self, line: &str) -> Output {
         self.run_all(line.split_whitespace()).await

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use serde_json::Value;
 
 use super::{Stage, at, json, shell, summarizer};
 use crate::support::cards::{Card, Shape};
 use crate::support::eventually::eventually;
+use crate::support::http::Http;
+use crate::support::postgres::{Database, shared, url_at};
+use crate::support::proxy::Proxy;
 
 #[tokio::test]
 async fn resolve_passes_or_says_what_did_not() {
@@ -194,20 +198,73 @@ async fn history_and_diff_tell_what_changed() {
 }
 
 #[tokio::test]
-async fn staleness_is_told_in_words_and_its_want_exits_with_5() {
-    // A server whose process stands still answers nothing: not even the refusal.
-    let stage = Stage::set().await;
+async fn staleness_is_told_in_words_and_the_want_of_proof_exits_with_5() {
+    let database = Database::empty().await;
+    let proxy = Proxy::start(shared().await.address()).await;
+    let stage = Stage::over(&url_at(proxy.address(), database.name())).await;
     stage.register("acme/s", &summarizer()).await;
     let told = stage.expect(0, "resolve acme/s").await;
     let last = told.stdout.lines().last().unwrap_or_default();
-    assert!(last.starts_with("at most ") && last.contains(" ms old, proven by node "), "{last}");
-    let url = stage.server.url();
-    stage.server.kill_9();
-    eventually(Duration::from_secs(10), async || {
-        let output = at(&url, ["resolve", "acme/s"]).await;
-        if output.code == Some(5) { Ok(()) } else { Err(format!("{:?}", output.code)) }
+    assert!(last.starts_with("at most ") && last.contains(" old, proven by node "), "{last}");
+
+    proxy.freeze();
+    eventually(Duration::from_secs(20), async || {
+        let output = stage.run("resolve acme/s --max-staleness 300ms --wait 100ms --json").await;
+        if output.code != Some(5) {
+            return Err(format!("{:?} {}", output.code, output.stdout));
+        }
+        let problem = json(&output);
+        assert!(["freshness_unverifiable", "too_stale"].contains(&problem["reason"].as_str().unwrap_or("")));
+        assert_eq!(problem["card"]["name"], "summarizer", "the stale card is attached");
+        assert!(problem["freshness"]["staleness_ms"].as_u64().is_some_and(|bound| bound > 300), "{problem}");
+        Ok(())
     })
     .await;
+    let told = stage.expect(5, "resolve acme/s --max-staleness 0 --wait 100ms").await;
+    for part in
+        ["refused: freshness_unverifiable:", "what it was judged on: at most ", "it may be tried again in"]
+    {
+        assert!(told.stderr.contains(part), "{part} in\n{}", told.stderr);
+    }
+    // A content condition that fails on a view which cannot be proven is not what it is refused for.
+    stage.expect(5, "resolve acme/s --skill none --wait 100ms").await;
+    stage.expect(0, "resolve acme/s --max-staleness any").await;
+    stage.expect(5, "list --max-staleness 0 --wait 100ms").await;
+    proxy.thaw();
+    eventually(Duration::from_secs(20), async || {
+        let output = stage.run("resolve acme/s --max-staleness 0").await;
+        if output.code == Some(0) { Ok(()) } else { Err(output.stderr) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_more_than_one_page_is_all_there() {
+    const COUNT: usize = 2_050;
+    let stage = Stage::set().await;
+    let http = Http::to(&stage.server.url());
+    let card = summarizer().build();
+    let registering = (0..COUNT).map(|n| {
+        let (http, card) = (http.clone(), &card);
+        async move { http.put_card(&format!("acme/agent-{n:04}"), "", card).await.status }
+    });
+    let statuses: Vec<u16> = futures::stream::iter(registering).buffer_unordered(64).collect().await;
+    assert!(statuses.iter().all(|status| *status == 201));
+
+    let list = stage.json(0, "list").await;
+    let names: Vec<&str> =
+        list["items"].as_array().expect("items").iter().filter_map(|item| item["agent"].as_str()).collect();
+    assert!(names.len() == COUNT && names.is_sorted(), "{} of {COUNT}", names.len());
+    assert_eq!((&list["complete"], &list["next_page_token"]), (&true.into(), &Value::Null));
+    let some = stage.json(0, "list --limit 1020").await;
+    assert_eq!((some["items"].as_array().map(Vec::len), &some["complete"]), (Some(1_020), &false.into()));
+    let token = some["next_page_token"].as_str().expect("there is more");
+    let rest = stage.json(0, &format!("list --page-token {token}")).await;
+    assert_eq!(rest["items"][0]["agent"], "acme/agent-1020");
+    assert_eq!(rest["items"].as_array().map(Vec::len), Some(COUNT - 1_020));
+
+    assert_eq!(stage.json(0, "ledger verify").await["entries"], COUNT);
+    assert_eq!(stage.expect(0, "ledger export").await.stdout.lines().count(), COUNT);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Between the wire's messages and the registry's types: the one place in this wire that names both.
 //!
 //! [`request`] reads what callers send and refuses what it cannot read, naming the field, the value and what is
-//! allowed. [`answer`] and [`problem`] write what they get. No decision is made here: what a message means is
+//! allowed. [`answer`] and [`mod@problem`] write what they get. No decision is made here: what a message means is
 //! said by `registry`.
 
 mod answer;
