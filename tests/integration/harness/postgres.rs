@@ -219,7 +219,9 @@ async fn synchronous_standby_that_is_frozen_holds_commits_back() {
     let standby = primary.standby("standby1").await;
     primary.set("synchronous_standby_names", "FIRST 1 (standby1)").await;
     eventually(SOON, async || {
-        let state = primary.ask("SELECT string_agg(sync_state, ',') FROM pg_stat_replication").await;
+        let state = primary
+            .ask("SELECT coalesce(string_agg(sync_state, ','), 'none') FROM pg_stat_replication")
+            .await;
         if state == "sync" { Ok(()) } else { Err(state) }
     })
     .await;

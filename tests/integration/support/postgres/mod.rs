@@ -131,8 +131,14 @@ impl Cluster {
                 return Ok(Err(format!("it ended: {status}")));
             }
             let mut connection = self.connect(SUPERUSER).await.map_err(|error| error.to_string())?;
-            connection.ping().await.map_err(|error| error.to_string())?;
-            Ok(Ok(()))
+            let data =
+                sqlx::query_scalar("SELECT current_setting('data_directory')").fetch_one(&mut connection);
+            let data: String = data.await.map_err(|error| error.to_string())?;
+            if Path::new(&data) == self.data {
+                Ok(Ok(()))
+            } else {
+                Err(format!("the port belongs to the server on {data}"))
+            }
         });
         ready.await.flatten().map_err(|status| format!("{status}\n{}", tail(&self.log(), 20)))
     }
@@ -167,7 +173,7 @@ impl Cluster {
 
     /// Creates an empty database and returns its name.
     pub(crate) async fn create_database(&self) -> String {
-        self.create_database_from("template1").await
+        self.create_database_from("template0").await
     }
 
     /// Creates a copy of the database `template` and returns its name.

@@ -18,7 +18,6 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let small_and_quiet = [
-            ("autovacuum_naptime", "5s"),
             // In the data folder, so that it goes with it: killed servers leave the other kinds behind.
             ("dynamic_shared_memory_type", "mmap"),
             ("hot_standby", "on"),

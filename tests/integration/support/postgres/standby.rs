@@ -25,7 +25,17 @@ impl Cluster {
                 .chain([data.clone().into_os_string(), "--dbname".into(), primary.into()])
                 .collect();
         installed::run("pg_basebackup", args, scratch.path().to_owned()).await;
-        Self::launch(scratch, data).await
+        let standby = Self::launch(scratch, data).await;
+        let streams = format!(
+            "SELECT count(*)::text FROM pg_stat_replication
+             WHERE application_name = '{name}' AND state = 'streaming'"
+        );
+        eventually(PATIENCE, async || match self.ask(&streams).await.as_str() {
+            "1" => Ok(()),
+            _ => Err(format!("{name} does not stream:\n{}", tail(&standby.log(), 20))),
+        })
+        .await;
+        standby
     }
 
     /// Makes a standby the primary of a history of its own; returns when it accepts writes.
