@@ -27,6 +27,7 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use super::decide::decide;
 use super::{
@@ -89,6 +90,8 @@ struct Queued {
     answer: oneshot::Sender<Result<Receipt, WriteError>>,
     /// Set by the task when it takes the write, or by the submitter when it withdraws it: whoever is first.
     taken: Arc<AtomicBool>,
+    /// The span that the write was submitted in.
+    span: Span,
 }
 
 impl Writer {
@@ -122,12 +125,12 @@ impl Writes for Writer {
         let deadline = write.deadline;
         let taken = Arc::new(AtomicBool::new(false));
         let (answer, receipt) = oneshot::channel();
-        self.queue.try_send(Queued { write, answer, taken: Arc::clone(&taken) }).map_err(
-            |error| match error {
+        self.queue
+            .try_send(Queued { write, answer, taken: Arc::clone(&taken), span: Span::current() })
+            .map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => WriteError::Overloaded,
                 mpsc::error::TrySendError::Closed(_) => WriteError::Draining,
-            },
-        )?;
+            })?;
         self.metrics.write_queue.inc();
         let mut receipt = receipt;
         tokio::select! {
@@ -209,7 +212,7 @@ impl Task {
             let started = Instant::now();
             let writes: Vec<&Write> = batch.iter().map(|queued| &queued.write).collect();
             let latest = writes.iter().map(|write| write.deadline).max().unwrap_or(started);
-            let error = match self.attempt(&writes, latest).await {
+            let error = match self.attempt(&writes, latest).instrument(span(&batch)).await {
                 Attempt::Done(answers) => {
                     self.metrics.commit_batch_writes.observe(batch.len() as f64);
                     self.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
@@ -312,6 +315,16 @@ impl Task {
             .collect();
         let _ = self.committed.try_send(Committed { entries: rows.entries, liveness });
     }
+}
+
+/// The span of a batch: a child of the first write's, and caused by all of them.
+fn span(batch: &[Queued]) -> Span {
+    let parent = batch.first().and_then(|queued| queued.span.id());
+    let span = tracing::debug_span!(parent: parent, "batch", writes = batch.len());
+    for queued in batch {
+        span.follows_from(&queued.span);
+    }
+    span
 }
 
 async fn within<T>(

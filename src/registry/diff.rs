@@ -26,6 +26,7 @@ impl Registry {
     ///
     /// # Errors
     /// `revision_not_found`, `invalid_argument` for a tombstone, and what any read may be refused with.
+    #[tracing::instrument(level = "debug", skip_all, fields(agent = %agent))]
     pub async fn diff(
         &self,
         call: &Call,

@@ -56,6 +56,7 @@ impl Registry {
     ///
     /// # Errors
     /// `agent_not_found`, `revision_not_found`, and what any read may be refused with.
+    #[tracing::instrument(level = "debug", skip_all, fields(agent = %agent))]
     pub async fn revision(
         &self,
         call: &Call,
@@ -76,6 +77,7 @@ impl Registry {
     ///
     /// # Errors
     /// `agent_not_found` when the agent was not registered then; reasons of positions as for `at_least`.
+    #[tracing::instrument(level = "debug", skip_all, fields(agent = %agent))]
     pub async fn resolve_at(
         &self,
         call: &Call,
@@ -107,6 +109,7 @@ impl Registry {
     ///
     /// # Errors
     /// `agent_not_found`, and what any read may be refused with.
+    #[tracing::instrument(level = "debug", skip_all, fields(agent = %agent))]
     pub async fn revisions(
         &self,
         call: &Call,
@@ -151,6 +154,7 @@ impl Registry {
     ///
     /// # Errors
     /// What any read may be refused with.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn ledger(
         &self,
         call: &Call,

@@ -61,6 +61,7 @@ impl Registry {
     ///
     /// # Errors
     /// A malformed filter or token, or a view that does not stand where the read wants it.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn list(&self, call: &Call, request: &List) -> Result<Page, Refusal> {
         let filter = Matcher::of(&request.filter)?;
         let size = match request.page_size {

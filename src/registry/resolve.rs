@@ -55,6 +55,7 @@ impl Registry {
     ///
     /// # Errors
     /// The refusal, with the card that did not pass where there is one.
+    #[tracing::instrument(level = "debug", skip_all, fields(agent = %request.agent))]
     pub async fn resolve(&self, call: &Call, request: &Resolve) -> Result<Resolved, Refusal> {
         let outcome = self.resolve_unmetered(call, request).await;
         match &outcome {
@@ -95,6 +96,7 @@ impl Registry {
     ///
     /// # Errors
     /// When the batch itself is malformed, or the view does not stand where the batch wants it.
+    #[tracing::instrument(level = "debug", skip_all, fields(agents = batch.agents.len()))]
     pub async fn resolve_batch(
         &self,
         call: &Call,

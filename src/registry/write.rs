@@ -82,6 +82,7 @@ impl Registry {
     ///
     /// # Errors
     /// The refusal; `outcome_unknown` when it may or may not have been done.
+    #[tracing::instrument(level = "debug", skip_all, fields(agent = %request.agent))]
     pub async fn register(&self, call: &Call, request: Register) -> Result<Written, Refusal> {
         let about = request.agent.clone();
         let outcome =
@@ -94,6 +95,7 @@ impl Registry {
     ///
     /// # Errors
     /// As [`Registry::register`]; `revision_not_found` when there is no such revision.
+    #[tracing::instrument(level = "debug", skip_all, fields(agent = %request.agent))]
     pub async fn rollback(&self, call: &Call, request: Rollback) -> Result<Written, Refusal> {
         let about = request.agent.clone();
         let outcome = self.roll_back(call, request).await.map_err(|refusal| refusal.about(&about));
@@ -129,6 +131,7 @@ impl Registry {
     ///
     /// # Errors
     /// `agent_not_found`, `revision_conflict`, and what any write may be refused with.
+    #[tracing::instrument(level = "debug", skip_all, fields(agent = %request.agent))]
     pub async fn retire(&self, call: &Call, request: Retire) -> Result<Written, Refusal> {
         let about = request.agent.clone();
         let outcome = self.retire_unmetered(call, request).await.map_err(|refusal| refusal.about(&about));
@@ -303,7 +306,12 @@ fn check_release(release: &str) -> Result<(), Refusal> {
 
 fn invalid_card(refused: Refused) -> Refusal {
     let reason = if refused.is_too_large() { Reason::PayloadTooLarge } else { Reason::InvalidCard };
-    Refusal::new(reason, refused.to_string()).with(|parts| parts.violations = refused.violations)
+    // The violations are told one by one beside this.
+    let detail = match refused.violations.as_slice() {
+        [only] => only.message.clone(),
+        all => format!("the card is refused for {} reasons", all.len()),
+    };
+    Refusal::new(reason, detail).with(|parts| parts.violations = refused.violations)
 }
 
 fn refused(error: WriteError) -> Refusal {

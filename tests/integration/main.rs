@@ -20,4 +20,5 @@ mod ledger_plans;
 mod ledger_sessions;
 mod load;
 mod support;
+mod traces;
 mod two_nodes;

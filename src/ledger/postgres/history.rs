@@ -5,6 +5,7 @@ use bytes::Bytes;
 use sqlx::Row as _;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
+use tracing::Instrument as _;
 
 use super::error::{error, is_dead};
 use super::{Postgres, STEP, row};
@@ -56,6 +57,7 @@ impl Postgres {
             lease.give_back();
             Ok(rows)
         };
+        let asked = asked.instrument(tracing::debug_span!("sql", statement = doing));
         tokio::time::timeout(STEP, asked).await.unwrap_or_else(|_| {
             Err(Error::Unavailable(format!("{doing}: no answer within {} ms", STEP.as_millis())))
         })

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use sqlx::postgres::PgRow;
 use sqlx::{Executor as _, PgConnection};
 use tokio::sync::Notify;
+use tracing::Instrument as _;
 
 use super::error::{commit_error, error, is_dead};
 use super::lease::Lease;
@@ -158,6 +159,7 @@ async fn begin(lease: &mut Lease) -> Result<Option<PgRow>, sqlx::Error> {
 }
 
 async fn bounded<T>(doing: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let call = call.instrument(tracing::debug_span!("sql", statement = doing));
     tokio::time::timeout(STEP, call).await.unwrap_or_else(|_| {
         Err(Error::Unavailable(format!("{doing}: no answer within {} ms", STEP.as_millis())))
     })
@@ -283,6 +285,7 @@ impl Txn for PgTransaction {
     async fn commit(mut self: Box<Self>) -> Result<(), CommitError> {
         let mut lease = self.lease().map_err(CommitError::Refused)?;
         let commit = sqlx::raw_sql("COMMIT").execute(lease.session.connection());
+        let commit = commit.instrument(tracing::debug_span!("sql", statement = "commit"));
         match tokio::time::timeout(STEP, commit).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(commit_error(&error)),

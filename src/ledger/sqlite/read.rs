@@ -6,6 +6,7 @@ use futures::TryStreamExt as _;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{Connection as _, Row as _};
+use tracing::Instrument as _;
 
 use super::error::error;
 use super::{READ, Sqlite, options, row};
@@ -116,7 +117,8 @@ fn size(entry: &Entry) -> i64 {
 
 impl Sqlite {
     async fn ask(&self, doing: &str, query: SqliteQuery<'_>) -> Result<Vec<SqliteRow>, Error> {
-        bounded(doing, query.fetch_all(&self.0.readers)).await
+        let rows = bounded(doing, query.fetch_all(&self.0.readers));
+        rows.instrument(tracing::debug_span!("sql", statement = doing)).await
     }
 
     async fn some(

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use tokio::sync::OwnedMutexGuard;
+use tracing::Instrument as _;
 
 use super::error::{commit_error, error};
 use super::{Sqlite, open_writer, row};
@@ -103,7 +104,8 @@ impl SqliteTransaction {
         doing: &str,
         query: Query<'_, sqlx::Sqlite, SqliteArguments>,
     ) -> Result<u64, Error> {
-        let done = query.execute(&mut self.connection).await;
+        let span = tracing::debug_span!("sql", statement = doing);
+        let done = query.execute(&mut self.connection).instrument(span).await;
         Ok(done.map_err(|error| self::error(doing, &error))?.rows_affected())
     }
 
