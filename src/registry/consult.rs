@@ -31,6 +31,20 @@ pub(super) struct Denied {
     pub served: Arc<Served>,
     pub standing: Standing,
     pub now: Moment,
+    asked: Asked,
+}
+
+impl Denied {
+    /// The standing for one part of what was asked together, which names these positions alone.
+    pub(super) fn standing_for<'a>(&self, positions: impl Iterator<Item = &'a Position>) -> Standing {
+        let placed = placed(&self.served, positions, self.standing.proven_since_arrival, self.asked);
+        Standing { placed, ..self.standing }
+    }
+
+    /// The same denial for another reason, of one part of what was asked together.
+    pub(super) fn of_part(&self, reason: Reason, standing: Standing) -> Self {
+        Self { reason, standing, served: Arc::clone(&self.served), now: self.now, asked: self.asked }
+    }
 }
 
 /// The longest wait that may be asked for.
@@ -70,7 +84,8 @@ pub(super) async fn consult(
         judge(&served, &now, call, &demand, &content, Asked::NotYet(view.authority_head()));
     let Some(reason) = reason else { return Ok((Arc::clone(&served), now)) };
     if standing.proven_since_arrival {
-        return Err(Ok(Denied { reason, served: Arc::clone(&served), standing, now }));
+        let asked = Asked::NotYet(view.authority_head());
+        return Err(Ok(Denied { reason, served: Arc::clone(&served), standing, now, asked }));
     }
     drop(served);
     let may_wait = Instant::now() < deadline;
@@ -86,7 +101,7 @@ pub(super) async fn consult(
     let (standing, reason) = judge(&served, &now, call, &demand, &content, asked);
     match reason {
         None => Ok((served, now)),
-        Some(reason) => Err(Ok(Denied { reason, served, standing, now })),
+        Some(reason) => Err(Ok(Denied { reason, served, standing, now, asked })),
     }
 }
 
@@ -108,26 +123,42 @@ fn judge(
 ) -> (Standing, Option<Reason>) {
     let proven_since_arrival = served.proven_since(&call.arrival);
     let standing = Standing {
-        placed: placed(served, demand.positions, proven_since_arrival, asked),
+        placed: placed(served, demand.positions.iter(), proven_since_arrival, asked),
         staleness: served.staleness(now),
         proven_since_arrival,
         asked_in_vain: matches!(asked, Asked::InVain(_)),
     };
-    let of_view = crate::fence::standing(demand.tolerance, &standing);
-    let of_content = content(served, now);
-    let reason = match (of_view, of_content) {
-        // The view has stopped for good: waiting longer will not prove it.
-        (Some(Reason::FreshnessUnverifiable), _) if served.unsupported => Some(Reason::UnsupportedEntry),
-        (Some(reason), _) => Some(reason),
-        (None, Some(reason)) if proven_since_arrival => Some(reason),
-        (None, Some(_)) if served.unsupported => Some(Reason::UnsupportedEntry),
-        (None, Some(_)) => Some(Reason::FreshnessUnverifiable),
-        (None, None) => None,
-    };
+    let reason = verdict(served, demand.tolerance, &standing, content(served, now));
     (standing, reason)
 }
 
-fn placed(served: &Served, positions: &[Position], proven: bool, asked: Asked) -> Placed {
+/// What a standing and an outcome of content come to: freshness is judged first, and a content outcome on a view
+/// that was not proven since the call arrived is no verdict.
+pub(super) fn verdict(
+    served: &Served,
+    tolerance: MaxStaleness,
+    standing: &Standing,
+    content: Option<Reason>,
+) -> Option<Reason> {
+    let unverifiable = || {
+        // The view has stopped for good: waiting longer will not prove it.
+        if served.unsupported { Reason::UnsupportedEntry } else { Reason::FreshnessUnverifiable }
+    };
+    match (crate::fence::standing(tolerance, standing), content) {
+        (Some(Reason::FreshnessUnverifiable), _) => Some(unverifiable()),
+        (Some(reason), _) => Some(reason),
+        (None, Some(reason)) if standing.proven_since_arrival => Some(reason),
+        (None, Some(_)) => Some(unverifiable()),
+        (None, None) => None,
+    }
+}
+
+fn placed<'a>(
+    served: &Served,
+    positions: impl Iterator<Item = &'a Position>,
+    proven: bool,
+    asked: Asked,
+) -> Placed {
     let mut worst = Placed::Reached;
     for position in positions {
         let placed = match (served.place(position), proven) {

@@ -1,6 +1,7 @@
 //! What changed between two revisions of an agent: the typed change, and a unified diff for people.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -8,6 +9,9 @@ use super::history::{bounded, same_history};
 use super::{Call, Read, Refusal, Registry, consult};
 use crate::card::{Card, Change, Limits};
 use crate::terms::{AgentName, Freshness, Reason};
+
+/// How long a unified diff may look for the smallest set of lines.
+const DIFF_TIME: Duration = Duration::from_millis(500);
 
 /// The difference between two revisions.
 #[derive(Debug)]
@@ -56,9 +60,14 @@ impl Registry {
             })?;
             cards.push(card);
         }
-        let [before, after] = cards.as_slice() else { return Err(Refusal::internal()) };
-        let change = Change::between(&checked(before)?, &checked(after)?);
-        let unified = unified(before, after, &format!("{agent}@{from}"), &format!("{agent}@{to}"))?;
+        let (before, after) = (format!("{agent}@{from}"), format!("{agent}@{to}"));
+        // Large cards take a while to compare, and other requests must not wait for it.
+        let compared = tokio::task::spawn_blocking(move || {
+            let [old, new] = cards.as_slice() else { return Err(Refusal::internal()) };
+            let change = Change::between(&checked(old)?, &checked(new)?);
+            Ok((change, unified(old, new, &before, &after)?))
+        });
+        let (change, unified) = compared.await.map_err(|_| Refusal::internal())??;
         Ok(Diff {
             agent: agent.clone(),
             from,
@@ -80,7 +89,10 @@ fn checked(bytes: &Bytes) -> Result<Card, Refusal> {
 
 fn unified(before: &[u8], after: &[u8], from: &str, to: &str) -> Result<String, Refusal> {
     let (before, after) = (pretty(before)?, pretty(after)?);
-    let diff = similar::TextDiff::from_lines(before.as_str(), after.as_str());
+    // Past the time the diff is coarser, and as right.
+    let mut config = similar::TextDiff::configure();
+    config.timeout(DIFF_TIME);
+    let diff = config.diff_lines(before.as_str(), after.as_str());
     let mut text = String::new();
     write!(text, "{}", diff.unified_diff().context_radius(3).header(from, to))
         .map_err(|_| Refusal::internal())?;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::consult::{Demand, Denied, consult, detail};
+use super::consult::{Demand, Denied, consult, detail, verdict};
 use super::{Call, Read, Refusal, Registry};
 use crate::card::Card;
 use crate::clock::Moment;
-use crate::fence::{Condition, Facts, Fence, Outcome, Placed, Standing};
+use crate::fence::{Condition, Facts, Fence, Outcome};
 use crate::telemetry::metrics::OutcomeLabels;
 use crate::terms::{AgentName, Digest, Freshness, MaxStaleness, Position, Reason};
 use crate::view::{Agent, Served};
@@ -113,54 +113,50 @@ impl Registry {
         let content = |served: &Served, now: &Moment| {
             batch.agents.iter().find_map(|(agent, fence)| refused_by_content(served, now, agent, fence))
         };
-        let (served, now, standing) = match consult(&self.view, &self.settings, call, demand, content).await {
+        let (served, now, denied) = match consult(&self.view, &self.settings, call, demand, content).await {
             Ok((served, now)) => (served, now, None),
-            Err(Ok(denied)) => {
-                if let Some(reason) = crate::fence::standing(self.tolerance(&batch.read), &denied.standing)
-                    && (batch.read.max_staleness.is_some() || batch.read.at_least.is_some())
-                {
-                    return Err(self.refuse_read(&Denied { reason, ..denied }));
-                }
-                (Arc::clone(&denied.served), denied.now, Some(denied))
-            }
+            Err(Ok(denied)) => (Arc::clone(&denied.served), denied.now, Some(denied)),
             Err(Err(refusal)) => return Err(refusal),
         };
+        // What the batch itself demands and cannot have refuses it whole.
+        if let Some(denied) = &denied
+            && (batch.read.max_staleness.is_some() || batch.read.at_least.is_some())
+        {
+            let standing = denied.standing_for(batch.read.at_least.iter());
+            if let Some(reason) = crate::fence::standing(self.tolerance(&batch.read), &standing) {
+                return Err(self.refuse_read(&denied.of_part(reason, standing)));
+            }
+        }
         let items = batch.agents.iter().map(|(agent, fence)| {
-            let outcome = match &standing {
-                None => None,
-                Some(denied) => {
-                    let standing = item_standing(batch, fence, denied.standing);
-                    let of_view = crate::fence::standing(self.item_tolerance(batch, fence), &standing);
-                    let of_content = refused_by_content(&served, &now, agent, fence);
-                    match (of_view, of_content) {
-                        (Some(reason), _) => Some(reason),
-                        (None, Some(reason)) if denied.standing.proven_since_arrival => Some(reason),
-                        (None, Some(_)) => Some(Reason::FreshnessUnverifiable),
-                        (None, None) => None,
-                    }
-                }
-            };
-            let outcome = match (outcome, current(&served, agent), &standing) {
-                (None, Some((agent, card)), _) => Ok(Resolved {
+            let refused = denied.as_ref().and_then(|denied| self.refused_item(batch, agent, fence, denied));
+            let outcome = match (refused, current(&served, agent)) {
+                (Some(refusal), _) => Err(refusal),
+                (None, Some((agent, card))) => Ok(Resolved {
                     agent: Arc::clone(agent),
                     card: Arc::clone(card),
                     freshness: freshness(&served, &now, agent),
                     not_modified: false,
                 }),
-                (Some(reason), _, Some(denied)) => {
-                    let denied = Denied {
-                        reason,
-                        served: Arc::clone(&served),
-                        standing: item_standing(batch, fence, denied.standing),
-                        now: denied.now,
-                    };
-                    Err(self.refuse_with(denied, agent, fence, self.item_tolerance(batch, fence)))
-                }
-                _ => Err(Refusal::internal()),
+                (None, None) => Err(Refusal::internal()),
             };
             BatchItem { agent: agent.clone(), outcome }
         });
         Ok((items.collect(), served.freshness(&now)))
+    }
+
+    /// Why one item of a batch that did not pass as a whole is refused, if it is.
+    fn refused_item(
+        &self,
+        batch: &Batch,
+        agent: &AgentName,
+        fence: &Fence,
+        denied: &Denied,
+    ) -> Option<Refusal> {
+        let standing = denied.standing_for(batch.read.at_least.iter().chain(fence.positions()));
+        let tolerance = self.item_tolerance(batch, fence);
+        let content = refused_by_content(&denied.served, &denied.now, agent, fence);
+        let reason = verdict(&denied.served, tolerance, &standing, content)?;
+        Some(self.refuse_with(denied.of_part(reason, standing), agent, fence, tolerance))
     }
 
     /// The strictest of what the batch and its items demand.
@@ -263,12 +259,6 @@ impl Named {
     fn positions(&self) -> &[Position] {
         &self.all[..self.count]
     }
-}
-
-/// An item that names no position is not refused for the position of another.
-fn item_standing(batch: &Batch, fence: &Fence, of_all: Standing) -> Standing {
-    let names_one = batch.read.at_least.is_some() || fence.positions().next().is_some();
-    Standing { placed: if names_one { of_all.placed } else { Placed::Reached }, ..of_all }
 }
 
 fn current<'a>(served: &'a Served, agent: &AgentName) -> Option<(&'a Arc<Agent>, &'a Arc<Card>)> {

@@ -296,7 +296,8 @@ fn check_text(what: &str, text: Option<&str>, max: usize) -> Result<(), Refusal>
 }
 
 fn check_release(release: &str) -> Result<(), Refusal> {
-    if release.len() > RELEASE_MAX || version::Version::parse(release).is_none() {
+    let plain = release.bytes().all(|b| b.is_ascii_graphic()) && release.len() <= RELEASE_MAX;
+    if !plain || version::Version::parse(release).is_none() {
         let shown: String = release.chars().take(40).collect();
         let detail = format!("release `{}` is neither SemVer nor an integer", shown.escape_debug());
         return Err(Refusal::invalid(detail));

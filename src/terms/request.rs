@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Who did something. Until credentials exist everyone is `anonymous`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -10,7 +10,8 @@ pub struct Principal(Arc<str>);
 
 impl Principal {
     pub fn anonymous() -> Self {
-        Self("anonymous".into())
+        static ANONYMOUS: LazyLock<Principal> = LazyLock::new(|| Principal("anonymous".into()));
+        ANONYMOUS.clone()
     }
 
     pub fn as_str(&self) -> &str {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cardfence::clock::{Clock, Hands};
 use cardfence::fence::{Fence, Outcome, SkillWanted};
 use cardfence::ledger::memory::Memory;
+use cardfence::registry::{Batch, Read};
 use cardfence::terms::{MaxStaleness, Position, Reason};
 
 use crate::support::*;
@@ -202,5 +203,28 @@ async fn max_origin_age_counts_by_the_authoritys_clock() {
     assert_eq!(refused.reason(), Reason::OriginUnconfirmed);
     register(registry, "a/b", card("1", "s", "text/plain")).await.unwrap();
     resolve(registry, "a/b", fence(59), WAIT).await.unwrap();
+    w.node.stop().await;
+}
+
+#[tokio::test]
+async fn an_item_of_a_batch_is_not_refused_for_the_position_of_another() {
+    let w = world().await;
+    let registry = &w.node.registry;
+    let at = register(registry, "a/b", card("1", "s", "text/plain")).await.unwrap().position.unwrap();
+    let foreign = Position { seq: 1, tag: cardfence::terms::Tag(7) };
+    let fence = |at_least| Fence { at_least, ..Fence::default() };
+    let batch = Batch {
+        agents: vec![
+            (agent("a/b"), fence(Some(at))),
+            (agent("a/b"), fence(Some(foreign))),
+            (agent("a/b"), fence(None)),
+            (agent("no/body"), fence(None)),
+        ],
+        read: Read { wait: Some(WAIT), ..Read::default() },
+    };
+    let (items, freshness) = registry.resolve_batch(&call(registry), &batch).await.unwrap();
+    let told: Vec<_> = items.iter().map(|item| item.outcome.as_ref().err().map(|r| r.reason())).collect();
+    assert_eq!(told, [None, Some(Reason::HistoryDiverged), None, Some(Reason::AgentNotFound)]);
+    assert_eq!(freshness.position, at, "one position for all");
     w.node.stop().await;
 }
