@@ -65,6 +65,9 @@ impl Default for Settings {
     }
 }
 
+/// An exchange that brings a page of cards, or the whole liveness table, may take so many times as long.
+const LARGE: u32 = 5;
+
 /// A liveness row may become visible this long after the time that it carries.
 const LIVENESS_OVERLAP_MICROS: i64 = 15_000_000;
 
@@ -260,13 +263,13 @@ impl Feed {
 
     fn open(&self) -> Exchange {
         let entries = Arc::clone(&self.entries);
-        self.bounded(async move { Ok(Brought::Session(entries.open().await?)) })
+        self.bounded(1, async move { Ok(Brought::Session(entries.open().await?)) })
     }
 
     fn ask(&self, mut session: Box<dyn Reading>) -> Exchange {
         let asked = self.state.head();
         let clock = self.clock.clone();
-        self.bounded(async move {
+        self.bounded(1, async move {
             let t0 = clock.now();
             let report = session.head(asked.seq).await?;
             Ok(Brought::Head { session, asked, t0, report })
@@ -275,7 +278,7 @@ impl Feed {
 
     fn read(&self, mut session: Box<dyn Reading>) -> Exchange {
         let (after, limit) = (self.state.head().seq, self.settings.page);
-        self.bounded(async move {
+        self.bounded(LARGE, async move {
             let entries = session.read(after, limit).await?;
             Ok(Brought::Entries { session, entries })
         })
@@ -285,14 +288,18 @@ impl Feed {
         let since = self
             .liveness_since
             .map(|since| Timestamp::from_micros(since.as_micros().saturating_sub(LIVENESS_OVERLAP_MICROS)));
-        self.bounded(async move {
+        self.bounded(LARGE, async move {
             let rows = session.liveness(since).await?;
             Ok(Brought::Liveness { session, rows })
         })
     }
 
-    fn bounded(&self, exchange: impl Future<Output = Result<Brought, Error>> + Send + 'static) -> Exchange {
-        let limit = self.settings.exchange;
+    fn bounded(
+        &self,
+        times: u32,
+        exchange: impl Future<Output = Result<Brought, Error>> + Send + 'static,
+    ) -> Exchange {
+        let limit = self.settings.exchange * times;
         Box::pin(async move {
             tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
                 Err(Error::Unavailable(format!("no answer within {} ms", limit.as_millis())))
