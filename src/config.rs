@@ -207,7 +207,7 @@ impl Args {
                 Some("check") => Migrate::Check,
                 Some(other) => return Err(invalid("migrate", other, "apply or check")),
             },
-            node: self.node,
+            node: self.node.map(node).transpose()?,
             default_max_staleness: duration("default_max_staleness", self.default_max_staleness, 5_000)?,
             default_wait: duration("default_wait", self.default_wait, 1_000)?,
             poll: duration("poll", self.poll, 100)?,
@@ -218,7 +218,7 @@ impl Args {
             max_requests: count("max_requests", self.max_requests, 4_096)?,
             max_connections: count("max_connections", self.max_connections, 16_384)?,
             max_card_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
-            otlp_endpoint: self.otlp_endpoint,
+            otlp_endpoint: self.otlp_endpoint.map(endpoint).transpose()?,
             log_format: match self.log_format.as_deref() {
                 None | Some("text") => LogFormat::Text,
                 Some("json") => LogFormat::Json,
@@ -297,6 +297,7 @@ fn listen(text: Option<&str>) -> Result<SocketAddr, Error> {
 fn store(text: &str) -> Result<StoreUrl, Error> {
     if let Some(path) = text.strip_prefix("sqlite:")
         && !path.is_empty()
+        && !path.starts_with("//")
     {
         return Ok(StoreUrl::Sqlite(PathBuf::from(path)));
     }
@@ -311,8 +312,31 @@ fn store(text: &str) -> Result<StoreUrl, Error> {
             )),
         };
     }
-    let shown = text.split("://").next().unwrap_or_default();
+    // What follows the scheme may hold a password.
+    let shown = text.split(':').next().unwrap_or_default();
     Err(invalid("store", shown, "sqlite:PATH or postgres://…"))
+}
+
+/// It goes with every answer, so it is short and one line.
+fn node(name: String) -> Result<String, Error> {
+    if (1..=128).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(name);
+    }
+    let shown: String = name.escape_debug().take(100).collect();
+    Err(invalid("node", &shown, "1 to 128 visible ASCII characters"))
+}
+
+/// Printed and logged, so it may hold no credentials.
+fn endpoint(url: String) -> Result<String, Error> {
+    let plain =
+        |url: &url::Url| url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    match url::Url::parse(&url) {
+        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && plain(&parsed) => Ok(url),
+        _ => {
+            let allowed = "a URL such as http://127.0.0.1:4317, without user, password or query";
+            Err(invalid("otlp_endpoint", url.split(':').next().unwrap_or_default(), allowed))
+        }
+    }
 }
 
 fn duration(name: &'static str, text: Option<String>, default_millis: u64) -> Result<Duration, Error> {
@@ -356,8 +380,12 @@ mod tests {
         for shown in [config.to_string(), format!("{config:?}")] {
             assert!(!shown.contains("hunter2"), "{shown}");
         }
-        let broken = Args { store: Some("mysql://user:hunter2@db".to_owned()), ..Args::default() }.check();
-        assert!(!broken.unwrap_err().to_string().contains("hunter2"));
+        for broken in
+            ["mysql://user:hunter2@db", "postgres:user:hunter2@db", "postgres://u:hunter2@db:port/x"]
+        {
+            let broken = Args { store: Some(broken.to_owned()), ..Args::default() }.check();
+            assert!(!broken.unwrap_err().to_string().contains("hunter2"));
+        }
     }
 
     #[test]
@@ -386,11 +414,17 @@ mod tests {
             Args { listen: Some("localhost".to_owned()), ..Args::default() },
             Args { migrate: Some("yes".to_owned()), ..Args::default() },
             Args { max_requests: Some(0), ..Args::default() },
+            Args { node: Some("n".repeat(129)), ..Args::default() },
+            Args { node: Some("two words".to_owned()), ..Args::default() },
+            Args { otlp_endpoint: Some("http://user:hunter2@otel:4317".to_owned()), ..Args::default() },
+            Args { otlp_endpoint: Some("otel".to_owned()), ..Args::default() },
+            Args { store: Some("sqlite://relative.db".to_owned()), ..Args::default() },
             Args { store: Some("sqlite:".to_owned()), ..Args::default() },
             Args { log_format: Some("xml".to_owned()), ..Args::default() },
         ];
         for args in bad {
-            assert!(args.clone().check().is_err(), "{args:?}");
+            let told = args.clone().check().expect_err("it is refused").to_string();
+            assert!(!told.contains("hunter2"), "{told}");
         }
     }
 }

@@ -17,12 +17,15 @@ use crate::ledger::sqlite::Sqlite;
 /// When the store cannot be reached or used.
 pub async fn open(store: &StoreUrl, migrate: Migrate) -> Result<Parts, Error> {
     match store {
-        StoreUrl::Sqlite(path) => sqlite(path).await,
+        StoreUrl::Sqlite(path) => sqlite(path, migrate).await,
         StoreUrl::Postgres(url) => postgres(url, migrate).await,
     }
 }
 
-async fn sqlite(path: &Path) -> Result<Parts, Error> {
+async fn sqlite(path: &Path, migrate: Migrate) -> Result<Parts, Error> {
+    if migrate == Migrate::Check {
+        Sqlite::check(path).await?;
+    }
     let ledger = Sqlite::open(path, Clock::System).await?;
     Ok(Parts::over(&ledger, Clock::System))
 }

@@ -63,6 +63,19 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Sqlite {
+    /// Refuses a file that holds no ledger of this program's schema. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] when there is none, or it is older, newer or changed.
+    pub async fn check(path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = resolve(path.as_ref())?;
+        let options = options(&path).read_only(true).create_if_missing(false);
+        let connection = options.connect().await;
+        let mut connection =
+            connection.map_err(|_| unusable(&path, "there is no ledger, and none is to be made"))?;
+        migrate::check(&mut connection, &path).await
+    }
+
     /// Opens the ledger in `path`, makes the file where there is none, and brings its schema up to this
     /// program's. Entries are dated by `clock`.
     ///
