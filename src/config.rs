@@ -25,6 +25,10 @@ pub struct Args {
     /// `apply` brings the schema up to date at start, `check` refuses another schema [default: apply]
     #[arg(long, env = "CARDFENCE_MIGRATE", value_name = "MODE")]
     pub migrate: Option<String>,
+    /// The database's address leads to PgBouncer in transaction mode; needs `--migrate check`, since migrations do
+    /// not work through it
+    #[arg(long, env = "CARDFENCE_POOLED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub pooled: Option<bool>,
     /// What this node calls itself in its answers [default: the host's name and the port]
     #[arg(long, env = "CARDFENCE_NODE", value_name = "NAME")]
     pub node: Option<String>,
@@ -125,6 +129,8 @@ pub struct Config {
     pub listen: SocketAddr,
     pub store: StoreUrl,
     pub migrate: Migrate,
+    /// The database is reached through PgBouncer in transaction mode.
+    pub pooled: bool,
     pub node: Option<String>,
     pub default_max_staleness: Duration,
     pub default_wait: Duration,
@@ -162,7 +168,12 @@ impl Args {
     pub fn from_file(path: &std::path::Path) -> Result<Self, Error> {
         let failed = |why: String| Error::File { path: path.display().to_string(), why };
         let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        toml::from_str(&text).map_err(|error| failed(error.to_string()))
+        // The error itself quotes the line, which may hold a password.
+        toml::from_str(&text).map_err(|error| {
+            let line =
+                error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            failed(format!("line {line}: {}", error.message()))
+        })
     }
 
     /// These settings, and those of `lower` where these say nothing.
@@ -172,6 +183,7 @@ impl Args {
             listen: self.listen.or(lower.listen),
             store: self.store.or(lower.store),
             migrate: self.migrate.or(lower.migrate),
+            pooled: self.pooled.or(lower.pooled),
             node: self.node.or(lower.node),
             insecure: self.insecure.or(lower.insecure),
             default_max_staleness: self.default_max_staleness.or(lower.default_max_staleness),
@@ -207,6 +219,7 @@ impl Args {
                 Some("check") => Migrate::Check,
                 Some(other) => return Err(invalid("migrate", other, "apply or check")),
             },
+            pooled: self.pooled == Some(true),
             node: self.node.map(node).transpose()?,
             default_max_staleness: duration("default_max_staleness", self.default_max_staleness, 5_000)?,
             default_wait: duration("default_wait", self.default_wait, 1_000)?,
@@ -242,11 +255,18 @@ impl Config {
         at_most("default_wait", self.default_wait, Duration::from_secs(10))?;
         at_most("poll", self.poll, Duration::from_secs(60))?;
         positive("poll", self.poll)?;
+        if self.pooled && self.migrate == Migrate::Apply {
+            return Err(invalid(
+                "migrate",
+                "apply",
+                "check, with pooled: migrations need the database itself",
+            ));
+        }
         positive("exchange_timeout", self.exchange_timeout)?;
         positive("write_timeout", self.write_timeout)?;
         positive("request_timeout", self.request_timeout)?;
-        // A refusal or an unknown outcome must be told before the request is given up.
-        at_most("write_timeout", self.write_timeout, self.request_timeout)?;
+        // A refusal or an unknown outcome must be told before the request is given up, slow upload included.
+        at_most("write_timeout", self.write_timeout, self.request_timeout / 2)?;
         Ok(self)
     }
 }
@@ -259,6 +279,7 @@ impl fmt::Display for Config {
         writeln!(f, "listen = \"{}\"", self.listen)?;
         writeln!(f, "store = {:?}", self.store.to_string())?;
         writeln!(f, "migrate = \"{migrate}\"")?;
+        writeln!(f, "pooled = {}", self.pooled)?;
         if let Some(node) = &self.node {
             writeln!(f, "node = {node:?}")?;
         }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::history::{bounded, same_history};
+use super::history::{behind, bounded, same_history};
 use super::{Call, Read, Refusal, Registry, consult};
 use crate::card::{Card, Change, Limits};
+use crate::clock::Moment;
 use crate::terms::{AgentName, Freshness, Reason};
+use crate::view::Served;
 
 /// How long a unified diff may look for the smallest set of lines.
 const DIFF_TIME: Duration = Duration::from_millis(500);
@@ -47,16 +49,17 @@ impl Registry {
         let refuse = |reason, detail| {
             Refusal::new(reason, detail).about(agent).with(|parts| parts.freshness = Some(freshness.clone()))
         };
-        let seq = served.state.head().seq;
         let missing =
             || refuse(Reason::RevisionNotFound, format!("{agent} has no earlier card to compare with"));
+        let current = served.state.agent(agent).map_or(0, |held| held.revision);
+        let place = (&*served, &now, until);
         let to = match to {
             Some(to) => to,
-            None => self.card_below(agent, None, seq, until).await?.ok_or_else(missing)?,
+            None => self.card_below(place, agent, current + 1).await?.ok_or_else(missing)?,
         };
         let from = match from {
             Some(from) => from,
-            None => self.card_below(agent, Some(to), seq, until).await?.ok_or_else(missing)?,
+            None => self.card_below(place, agent, to).await?.ok_or_else(missing)?,
         };
         let mut cards = Vec::with_capacity(2);
         for number in [from, to] {
@@ -82,16 +85,19 @@ impl Registry {
         Ok(Diff { agent: agent.clone(), from, to, change, unified, freshness })
     }
 
-    /// The newest revision below `number`, or of all, that has a card: a tombstone is passed over.
+    /// The newest revision below `number` that has a card: a tombstone is passed over.
     async fn card_below(
         &self,
+        (served, now, until): (&Served, &Moment, Instant),
         agent: &AgentName,
-        number: Option<u64>,
-        seq: u64,
-        until: Instant,
+        number: u64,
     ) -> Result<Option<u64>, Refusal> {
+        let seq = served.state.head().seq;
         // A tombstone follows a card, so of two revisions one has a card.
-        let below = bounded(until, self.history.revisions(agent, number, seq, 2)).await?;
+        let below = bounded(until, self.history.revisions(agent, Some(number), seq, 2)).await?;
+        if below.first().map_or(0, |first| first.number) + 1 < number {
+            return Err(behind(served, now));
+        }
         Ok(below.iter().find(|revision| revision.facts.is_some()).map(|revision| revision.number))
     }
 }

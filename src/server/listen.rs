@@ -16,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::body::Body;
@@ -26,6 +27,8 @@ const HEADERS_MAX: usize = 100;
 const HEAD_BYTES: usize = 64 * 1024;
 /// How long a client may take until it is known which version it speaks, and then for each HTTP/1 head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long connections are still accepted when the server was told to stop.
+const LAME: Duration = Duration::from_millis(500);
 /// Requests of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 1_024;
 /// A connection that answers no ping for so long is dead.
@@ -47,7 +50,12 @@ pub(super) async fn listen<S>(
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(connections));
     let mut serving = JoinSet::new();
-    let mut stop = std::pin::pin!(stop);
+    let closing = CancellationToken::new();
+    let mut stop = std::pin::pin!(async {
+        stop.await;
+        // Whoever asks in this time is told that the node drains.
+        tokio::time::sleep(LAME.min(drain / 4)).await;
+    });
     loop {
         let accepted = tokio::select! {
             () = &mut stop => break,
@@ -69,10 +77,14 @@ pub(super) async fn listen<S>(
             continue;
         }
         let service = TowerToHyperService::new(service.clone());
-        let (builder, watcher) = (builder.clone(), graceful.watcher());
+        let (builder, watcher, closing) = (builder.clone(), graceful.watcher(), closing.clone());
         serving.spawn(async move {
             // The time-outs of either version begin when it is known which one is spoken.
-            if !matches!(tokio::time::timeout(HEAD_TIMEOUT, first_bytes(&stream)).await, Ok(Ok(()))) {
+            let spoken = tokio::select! {
+                () = closing.cancelled() => return,
+                spoken = tokio::time::timeout(HEAD_TIMEOUT, first_bytes(&stream)) => spoken,
+            };
+            if !matches!(spoken, Ok(Ok(()))) {
                 return;
             }
             let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
@@ -83,6 +95,8 @@ pub(super) async fn listen<S>(
         });
     }
     drop(listener);
+    // A connection that has not asked for anything holds nobody up.
+    closing.cancel();
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
         tracing::warn!(left = serving.len(), "requests were still in flight when the drain time was over");
     }

@@ -15,10 +15,10 @@ use crate::ledger::sqlite::Sqlite;
 ///
 /// # Errors
 /// When the store cannot be reached or used.
-pub async fn open(store: &StoreUrl, migrate: Migrate) -> Result<Parts, Error> {
+pub async fn open(store: &StoreUrl, migrate: Migrate, pooled: bool) -> Result<Parts, Error> {
     match store {
         StoreUrl::Sqlite(path) => sqlite(path, migrate).await,
-        StoreUrl::Postgres(url) => postgres(url, migrate).await,
+        StoreUrl::Postgres(url) => postgres(url, migrate, pooled).await,
     }
 }
 
@@ -30,8 +30,9 @@ async fn sqlite(path: &Path, migrate: Migrate) -> Result<Parts, Error> {
     Ok(Parts::over(&ledger, Clock::System))
 }
 
-async fn postgres(url: &str, migrate: Migrate) -> Result<Parts, Error> {
-    let options = Options::new([url])?;
+async fn postgres(url: &str, migrate: Migrate, pooled: bool) -> Result<Parts, Error> {
+    let mut options = Options::new([url])?;
+    options.pooled = pooled;
     if migrate == Migrate::Apply {
         Postgres::migrate(&options).await?;
     }

@@ -189,6 +189,7 @@ impl Reading for Session {
         let page = page.map_err(|status| failed(&status))?.into_inner();
         assert!(page.complete, "the suite has no more agents than a page");
         let liveness = page.items.into_iter().map(|item| Liveness {
+            revision: item.revision,
             agent: item.agent.parse().unwrap(),
             origin_confirmed_at: time(item.freshness.unwrap().origin_confirmed_at.as_ref()),
             registers: Vec::new(),

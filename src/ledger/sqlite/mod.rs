@@ -83,6 +83,9 @@ impl Sqlite {
     /// [`Error::Unusable`] when another process has the file, when it is no ledger of this program, or when it
     /// cannot be made durable.
     pub async fn open(path: impl AsRef<Path>, clock: Clock) -> Result<Self, Error> {
+        // Made first where there is none, so that a link that led nowhere has its one true name, too.
+        let made = File::options().create(true).append(true).open(path.as_ref());
+        made.map_err(|error| unusable(path.as_ref(), error))?;
         let path = resolve(path.as_ref())?;
         let lock = lock(&path)?;
         let mut writer = open_writer(&path).await?;
