@@ -50,6 +50,17 @@ impl Refusal {
         Self::new(Reason::InvalidArgument, detail)
     }
 
+    /// `number`, if it can be that of a revision.
+    ///
+    /// # Errors
+    /// `invalid_argument` for 0, naming `what`: revisions count from 1.
+    pub fn unless_revision(what: &str, number: u64) -> Result<u64, Self> {
+        if number == 0 {
+            return Err(Self::invalid(format!("{what}: revisions are numbered from 1")));
+        }
+        Ok(number)
+    }
+
     /// A failure of this node's own; the text is fixed, since internal text never reaches a caller.
     pub fn internal() -> Self {
         Self::new(Reason::Internal, "the registry failed; the failure is in its log")

@@ -118,7 +118,11 @@ impl pb::registry_server::Registry for Service {
         let request = request.into_inner();
         let agent = convert::agent(&request.agent)?;
         let read = convert::read(request.max_staleness, request.at_least.as_deref(), request.wait_ms)?;
-        answer(convert::diff(self.registry.diff(&call, &agent, request.from, request.to, &read).await?))
+        let number = |what, number: Option<u64>| {
+            number.map(|number| Refusal::unless_revision(what, number)).transpose()
+        };
+        let (from, to) = (number("from", request.from)?, number("to", request.to)?);
+        answer(convert::diff(self.registry.diff(&call, &agent, from, to, &read).await?))
     }
 }
 
