@@ -19,6 +19,9 @@ use crate::terms::{Digest, MaxStaleness, Origin, Position, Reason, RevisionRef, 
 
 pub use condition::{Condition, Outcome};
 
+/// Conditions that one fence may set: a card has no more skills than this.
+const CONDITIONS_MAX: u32 = 1_000;
+
 /// The conditions that a caller sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fence {
@@ -42,6 +45,15 @@ pub struct SkillWanted {
     pub id: String,
     pub input_modes: Vec<String>,
     pub output_modes: Vec<String>,
+}
+
+/// Why a fence is refused before it is judged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{condition}: {why}")]
+pub struct Malformed {
+    /// The condition, or `conditions` when it is all of them.
+    pub condition: &'static str,
+    pub why: String,
 }
 
 /// What must be switched on.
@@ -98,6 +110,33 @@ pub struct Standing {
 }
 
 impl Fence {
+    /// The fence, if every condition says something and there are not too many. Whatever reads a fence off a wire
+    /// ends in this.
+    ///
+    /// # Errors
+    /// [`Malformed`], which names the condition.
+    pub fn checked(self) -> Result<Self, Malformed> {
+        let count = self.count();
+        if count > CONDITIONS_MAX {
+            let why = format!("{count} in one fence are too many: at most {CONDITIONS_MAX}");
+            return Err(Malformed { condition: "conditions", why });
+        }
+        let any_empty = |texts: &[String]| texts.iter().any(String::is_empty);
+        let skills = &self.skills;
+        let empty = [
+            ("min_version", self.min_version.as_deref() == Some("")),
+            ("skills", skills.iter().any(|skill| skill.id.is_empty())),
+            ("input_modes", skills.iter().any(|skill| any_empty(&skill.input_modes))),
+            ("output_modes", skills.iter().any(|skill| any_empty(&skill.output_modes))),
+            ("extensions", any_empty(&self.capabilities.extensions)),
+        ];
+        match empty.into_iter().find(|(_, is_empty)| *is_empty) {
+            // It would say nothing, and a card held against it would pass or fail by accident.
+            Some((condition, _)) => Err(Malformed { condition, why: "must not be empty".to_owned() }),
+            None => Ok(self),
+        }
+    }
+
     /// The number of conditions set: what a server counts to know that it understood them all.
     pub fn count(&self) -> u32 {
         let set = [
@@ -228,4 +267,44 @@ fn has_modes(skill: &Skill, wanted: &SkillWanted) -> bool {
     };
     covered(&skill.effective_input, &wanted.input_modes)
         && covered(&skill.effective_output, &wanted.output_modes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_and_empty_is_malformed_and_so_is_too_much() {
+        let skill = SkillWanted { id: "s".to_owned(), ..SkillWanted::default() };
+        let of = |skills: Vec<SkillWanted>| Fence { skills, ..Fence::default() };
+        let empty = vec![String::new()];
+        let refused = [
+            (
+                Fence { min_version: Some(String::new()), ..Fence::default() },
+                "min_version: must not be empty",
+            ),
+            (of(vec![skill.clone(), SkillWanted::default()]), "skills: must not be empty"),
+            (
+                of(vec![SkillWanted { input_modes: empty.clone(), ..skill.clone() }]),
+                "input_modes: must not be empty",
+            ),
+            (
+                of(vec![SkillWanted { output_modes: empty.clone(), ..skill.clone() }]),
+                "output_modes: must not be empty",
+            ),
+            (
+                Fence {
+                    capabilities: Capabilities { extensions: empty, ..Capabilities::default() },
+                    ..Fence::default()
+                },
+                "extensions: must not be empty",
+            ),
+            (of(vec![skill.clone(); 1_001]), "conditions: 1001 in one fence are too many: at most 1000"),
+        ];
+        for (fence, why) in refused {
+            assert_eq!(fence.checked().unwrap_err().to_string(), why);
+        }
+        let most = of(vec![skill; 1_000]);
+        assert_eq!(most.clone().checked(), Ok(most));
+    }
 }

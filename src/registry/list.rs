@@ -53,6 +53,8 @@ pub struct Page {
 
 const PAGE_DEFAULT: u32 = 100;
 const PAGE_MAX: u32 = 1_000;
+/// Capabilities that have a name; all others are extensions, named by their URI.
+const CAPABILITIES: [&str; 3] = ["streaming", "push_notifications", "extended_card"];
 /// Agents looked at before other tasks get their turn.
 const STRETCH: usize = 2_048;
 
@@ -134,6 +136,38 @@ impl Registry {
     }
 }
 
+impl Filter {
+    /// Refuses what is set and empty, which would match everything or nothing, and a capability that is misspelt,
+    /// which must not be looked for as a URI.
+    fn check(&self) -> Result<(), Refusal> {
+        let texts = [
+            ("skill", &self.skill),
+            ("tag", &self.tag),
+            ("mode", &self.mode),
+            ("capability", &self.capability),
+            ("url", &self.url),
+            ("q", &self.text),
+        ];
+        if let Some((name, _)) = texts.iter().find(|(_, text)| text.as_deref() == Some("")) {
+            return Err(Refusal::invalid(format!("{name}: must not be empty")));
+        }
+        if let Some(namespace) = &self.namespace {
+            check_part(namespace).map_err(|error| Refusal::invalid(error.to_string()))?;
+        }
+        match self.capability.as_deref() {
+            Some(name) if !CAPABILITIES.contains(&name) && !name.contains(':') => {
+                let shown: String = name.chars().take(60).collect();
+                Err(Refusal::invalid(format!(
+                    "capability: `{}` is none of {}, or the URI of an extension",
+                    shown.escape_debug(),
+                    CAPABILITIES.join(", ")
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A filter that was checked.
 struct Matcher<'a> {
     filter: &'a Filter,
@@ -142,9 +176,7 @@ struct Matcher<'a> {
 
 impl<'a> Matcher<'a> {
     fn of(filter: &'a Filter) -> Result<Self, Refusal> {
-        if let Some(namespace) = &filter.namespace {
-            check_part(namespace).map_err(|error| Refusal::invalid(error.to_string()))?;
-        }
+        filter.check()?;
         Ok(Self { filter, text: filter.text.as_ref().map(|text| text.to_lowercase()) })
     }
 

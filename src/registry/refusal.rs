@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::card::{Card, Change, Violation};
 use crate::fence::Condition;
-use crate::terms::{AgentName, Freshness, Reason};
+use crate::terms::{AgentName, Freshness, Reason, Retry};
 
 /// Why nothing was answered, or nothing was written. Boxed, since it is large and rare.
 #[derive(Debug, Clone)]
@@ -27,10 +27,16 @@ pub struct Parts {
     pub revision: Option<u64>,
     /// The change that a refused write would have made.
     pub change: Option<Change>,
+    /// When the call may be sent again as it is; `None`: it must not be.
     pub retry_after: Option<Duration>,
 }
 
+/// The pause before a call that may be sent again, where the refusal names none.
+const PAUSE: Duration = Duration::from_secs(1);
+
 impl Refusal {
+    /// A reason that may be retried gets a pause. `outcome_unknown` gets none here: whether the write may be sent
+    /// again depends on whose request id it had, which `registry::write` knows.
     pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Self(Box::new(Parts {
             reason,
@@ -42,12 +48,23 @@ impl Refusal {
             agent: None,
             revision: None,
             change: None,
-            retry_after: None,
+            retry_after: matches!(reason.retry(), Retry::Yes | Retry::Later).then_some(PAUSE),
         }))
     }
 
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(Reason::InvalidArgument, detail)
+    }
+
+    /// `number`, if it can be that of a revision.
+    ///
+    /// # Errors
+    /// `invalid_argument` for 0, naming `what`: revisions count from 1.
+    pub fn unless_revision(what: &str, number: u64) -> Result<u64, Self> {
+        if number == 0 {
+            return Err(Self::invalid(format!("{what}: revisions are numbered from 1")));
+        }
+        Ok(number)
     }
 
     /// A failure of this node's own; the text is fixed, since internal text never reaches a caller.
@@ -57,7 +74,6 @@ impl Refusal {
 
     pub fn store_unavailable() -> Self {
         Self::new(Reason::StoreUnavailable, "the store did not answer in time")
-            .retry_after(Duration::from_secs(1))
     }
 
     pub fn reason(&self) -> Reason {

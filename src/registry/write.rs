@@ -10,11 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Call, Refusal, Registry};
+use super::{Call, Read, Refusal, Registry};
 use crate::card::{Card, Change, Refused, version};
 use crate::ledger::{Against, Expect, Op, Outcome, Receipt, Write, WriteError};
 use crate::telemetry::metrics::{ClassLabels, OutcomeLabels};
-use crate::terms::{AgentName, Digest, Position, Reason, RequestId};
+use crate::terms::{AgentName, Digest, MaxStaleness, Position, Reason, RequestId};
 
 /// A register as it was asked for.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ impl Registry {
     /// Registers the bytes of an earlier revision.
     ///
     /// # Errors
-    /// As [`Registry::register`]; `revision_not_found` when there is no such revision.
+    /// As [`Registry::register`]; `agent_not_found` or `revision_not_found` when there is no such revision.
     #[tracing::instrument(level = "debug", skip_all, fields(agent = %request.agent))]
     pub async fn rollback(&self, call: &Call, request: Rollback) -> Result<Written, Refusal> {
         let about = request.agent.clone();
@@ -110,10 +110,7 @@ impl Registry {
             .await
             .map_err(|_| Refusal::store_unavailable())?
             .map_err(|error| super::history::failed(&error))?;
-        let Some(bytes) = bytes else {
-            let detail = format!("{} has no revision {} with a card", request.agent, request.to);
-            return Err(Refusal::new(Reason::RevisionNotFound, detail));
-        };
+        let Some(bytes) = bytes else { return Err(self.nothing_to_roll_back_to(call, &request).await) };
         let register = Register {
             agent: request.agent,
             bytes,
@@ -125,6 +122,21 @@ impl Registry {
             dry_run: request.dry_run,
         };
         self.register_as(call, register, "rollback").await
+    }
+
+    /// Why there are no bytes of that revision: said by a view that was proven since the call arrived, where it is
+    /// that there is no such revision at all.
+    async fn nothing_to_roll_back_to(&self, call: &Call, request: &Rollback) -> Refusal {
+        let read = Read { max_staleness: Some(MaxStaleness::Any), ..Read::default() };
+        let agent = &request.agent;
+        match self.stand(call, &read, &[], Some((agent, Some(request.to)))).await {
+            Err(refusal) => refusal,
+            Ok((served, now)) => {
+                let detail = format!("{agent} has no revision {} with a card", request.to);
+                let freshness = self.about(&served, &now, agent);
+                Refusal::new(Reason::RevisionNotFound, detail).with(|parts| parts.freshness = Some(freshness))
+            }
+        }
     }
 
     /// Retires an agent: a tombstone stays.
@@ -140,6 +152,7 @@ impl Registry {
     }
 
     async fn retire_unmetered(&self, call: &Call, request: Retire) -> Result<Written, Refusal> {
+        let own_id = request.request_id.is_some();
         check_text("note", request.note.as_deref(), TEXT_MAX)?;
         let deadline = self.write_deadline(call);
         let write = Write {
@@ -153,12 +166,14 @@ impl Registry {
             dry_run: request.dry_run,
             deadline: deadline.into_std(),
         };
-        let receipt = self.writes.submit(write).await.map_err(refused)?;
+        let receipt =
+            self.writes.submit(write).await.map_err(|error| self.refused(&request.agent, error, own_id))?;
         self.applied(&receipt, deadline).await;
         Ok(written(request.agent, None, receipt, request.dry_run))
     }
 
     async fn register_as(&self, call: &Call, request: Register, operation: &str) -> Result<Written, Refusal> {
+        let own_id = request.request_id.is_some();
         check_text("note", request.note.as_deref(), TEXT_MAX)?;
         check_text("source", request.source.as_deref(), TEXT_MAX)?;
         if let Some(release) = &request.release {
@@ -202,11 +217,22 @@ impl Registry {
                         return Err(Refusal::store_unavailable());
                     }
                 }
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(self.refused(&request.agent, error, own_id)),
             }
         }
         let detail = "other registers of the agent were faster each time".to_owned();
-        Err(Refusal::new(Reason::Overloaded, detail).retry_after(Duration::from_secs(1)))
+        Err(Refusal::new(Reason::Overloaded, detail))
+    }
+
+    /// The refusal of a write. That there is nothing is said with how far this node's view knows it.
+    fn refused(&self, agent: &AgentName, error: WriteError, own_id: bool) -> Refusal {
+        let refusal = refused(error, own_id);
+        if !matches!(refusal.reason(), Reason::AgentNotFound | Reason::RevisionNotFound) {
+            return refusal;
+        }
+        let served = self.view.load();
+        let freshness = self.about(&served, &self.view.clock().now(), agent);
+        refusal.with(|parts| parts.freshness = Some(freshness))
     }
 
     /// The change against the card that the view shows, to stand if that is the one under the lock.
@@ -315,7 +341,8 @@ fn invalid_card(refused: Refused) -> Refusal {
     Refusal::new(reason, detail).with(|parts| parts.violations = refused.violations)
 }
 
-fn refused(error: WriteError) -> Refusal {
+/// `own_id`: the caller gave the request id, so it can send the same request again.
+fn refused(error: WriteError, own_id: bool) -> Refusal {
     match error {
         WriteError::Refused(refusal) => Refusal::new(refusal.reason, refusal.detail).with(|parts| {
             parts.revision = refusal.current;
@@ -323,18 +350,39 @@ fn refused(error: WriteError) -> Refusal {
         }),
         WriteError::Unavailable => {
             Refusal::new(Reason::StoreUnavailable, "the store did not answer in time; nothing was written")
-                .retry_after(Duration::from_secs(1))
         }
-        WriteError::OutcomeUnknown => Refusal::new(
+        WriteError::OutcomeUnknown if own_id => Refusal::new(
             Reason::OutcomeUnknown,
             "the write may or may not have been done; send it again with the same request id",
         )
         .retry_after(Duration::from_secs(1)),
-        WriteError::Overloaded => Refusal::new(Reason::Overloaded, "too many writes are waiting")
-            .retry_after(Duration::from_secs(1)),
-        WriteError::Draining => {
-            Refusal::new(Reason::Draining, "this node is shutting down").retry_after(Duration::from_secs(1))
-        }
+        // Sent again, it would be another request, and could undo what someone else wrote meanwhile.
+        WriteError::OutcomeUnknown => Refusal::new(
+            Reason::OutcomeUnknown,
+            "the write may or may not have been done; its request id was made by the server and cannot be \
+             repeated: read the current revision instead of sending it again",
+        ),
+        WriteError::Overloaded => Refusal::new(Reason::Overloaded, "too many writes are waiting"),
+        WriteError::Draining => Refusal::new(Reason::Draining, "this node is shutting down"),
         WriteError::Rebase | WriteError::Internal => Refusal::internal(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_of_unknown_outcome_is_repeated_only_under_the_callers_own_id() {
+        let own = refused(WriteError::OutcomeUnknown, true);
+        assert_eq!(own.parts().retry_after, Some(Duration::from_secs(1)));
+        assert!(own.parts().detail.contains("with the same request id"));
+        let made = refused(WriteError::OutcomeUnknown, false);
+        assert_eq!((made.reason(), made.parts().retry_after), (Reason::OutcomeUnknown, None));
+        assert!(made.parts().detail.contains("made by the server"), "{made}");
+        // What was not done may be sent again by all.
+        for error in [WriteError::Unavailable, WriteError::Overloaded, WriteError::Draining] {
+            assert_eq!(refused(error, false).parts().retry_after, Some(Duration::from_secs(1)));
+        }
     }
 }

@@ -9,25 +9,29 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::object::{Shape, given, many};
 use crate::fence;
 use crate::terms::{MaxStaleness, Position, parse_duration};
 
 /// The conditions of a resolve. Unknown members are refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default, expecting = "an object of conditions")]
+#[serde(deny_unknown_fields, default)]
 pub struct Fence {
     /// A duration (`0`, or a whole number and `ms`, `s`, `m`, `h` or `d`), or `any`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub max_staleness: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub at_least: Option<String>,
     /// A number, or `<number>@<position>`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub min_revision: Option<RevisionText>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub min_version: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "many", skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Skill>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub streaming: bool,
@@ -39,22 +43,26 @@ pub struct Fence {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
     /// Content digest.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub pin: Option<String>,
     /// Skill fingerprint.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub pin_skills: Option<String>,
     /// Negotiation fingerprint.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub pin_negotiation: Option<String>,
     /// A duration.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub max_origin_age: Option<String>,
 }
 
 /// A skill that must be there, with these effective modes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, expecting = "an object with the id of a skill")]
+#[serde(deny_unknown_fields)]
 pub struct Skill {
     pub id: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,9 +71,17 @@ pub struct Skill {
     pub output_modes: Vec<String>,
 }
 
+impl Shape for Fence {
+    const EXPECTED: &'static str = "an object of conditions";
+}
+
+impl Shape for Skill {
+    const EXPECTED: &'static str = "an object with the id of a skill";
+}
+
 /// A reference to a revision: `7`, `"7"` or `"7@<position>"`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "min_revision must be a number from 1, or `<number>@<position>`")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a number from 1, or `<number>@<position>`")]
 pub enum RevisionText {
     Number(u64),
     Text(String),
@@ -131,8 +147,10 @@ fn optional<T>(
     text.map(|text| parse(text)).transpose()
 }
 
-fn filled(member: &'static str, text: String) -> Result<String, Invalid> {
-    if text.is_empty() { Err(Invalid { member, why: "must not be empty".to_owned() }) } else { Ok(text) }
+impl From<fence::Malformed> for Invalid {
+    fn from(malformed: fence::Malformed) -> Self {
+        Self { member: malformed.condition, why: malformed.why }
+    }
 }
 
 impl TryFrom<Fence> for fence::Fence {
@@ -149,43 +167,39 @@ impl TryFrom<Fence> for fence::Fence {
         let digest = |member, value: &Option<String>| {
             optional(value.as_ref(), |value| read(member, value, str::parse))
         };
-        let skills = text.skills.into_iter().map(|skill| {
-            Ok(fence::SkillWanted {
-                id: filled("skills", skill.id)?,
-                input_modes: all_filled("input_modes", skill.input_modes)?,
-                output_modes: all_filled("output_modes", skill.output_modes)?,
-            })
+        let skills = text.skills.into_iter().map(|skill| fence::SkillWanted {
+            id: skill.id,
+            input_modes: skill.input_modes,
+            output_modes: skill.output_modes,
         });
-        Ok(Self {
+        let fence = Self {
             max_staleness: optional(text.max_staleness.as_ref(), |t| max_staleness("max_staleness", t))?,
             at_least: optional(text.at_least.as_ref(), |t| position("at_least", t))?,
             min_revision,
-            min_version: text.min_version.map(|version| filled("min_version", version)).transpose()?,
-            skills: skills.collect::<Result<_, Invalid>>()?,
+            min_version: text.min_version,
+            skills: skills.collect(),
             capabilities: fence::Capabilities {
                 streaming: text.streaming,
                 push_notifications: text.push_notifications,
                 extended_card: text.extended_card,
-                extensions: all_filled("extensions", text.extensions)?,
+                extensions: text.extensions,
             },
             pin: digest("pin", &text.pin)?,
             pin_skills: digest("pin_skills", &text.pin_skills)?,
             pin_negotiation: digest("pin_negotiation", &text.pin_negotiation)?,
             max_origin_age: optional(text.max_origin_age.as_ref(), |t| duration("max_origin_age", t))?,
-        })
+        };
+        Ok(fence.checked()?)
     }
-}
-
-fn all_filled(member: &'static str, texts: Vec<String>) -> Result<Vec<String>, Invalid> {
-    texts.into_iter().map(|text| filled(member, text)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::object::Object;
     use super::*;
 
     fn parse(json: &str) -> Result<fence::Fence, String> {
-        let text: Fence = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let Object(text): Object<Fence> = serde_json::from_str(json).map_err(|error| error.to_string())?;
         fence::Fence::try_from(text).map_err(|error| error.to_string())
     }
 
@@ -215,7 +229,7 @@ mod tests {
             (r#"{"max_staleness":"5","max_staleness":"6"}"#, "duplicate field"),
             (r#"{"at_least":"01.9f86d081884c7d65"}"#, "at_least"),
             (r#"{"min_revision":0}"#, "min_revision"),
-            (r#"{"min_revision":-1}"#, "min_revision must be a number from 1"),
+            (r#"{"min_revision":-1}"#, "min_revision: expected a number from 1"),
             (r#"{"min_version":""}"#, "min_version: must not be empty"),
             (r#"{"skills":[{"id":""}]}"#, "skills: must not be empty"),
             (r#"{"skills":[{"id":"a","in":["x"]}]}"#, "unknown field `in`"),
@@ -224,6 +238,16 @@ mod tests {
             (r#"{"streaming":"true"}"#, "expected a boolean"),
             (r#"{"pin":"sha256:abc"}"#, "pin: `sha256:abc` is not a SHA-256 digest"),
             (r#"{"max_origin_age":"any"}"#, "max_origin_age"),
+            ("[]", "expected an object of conditions"),
+            (r#"["0"]"#, "expected an object of conditions"),
+            ("null", "expected an object of conditions"),
+            (r#"{"pin":null}"#, "pin: invalid type: null, expected a string"),
+            (r#"{"max_staleness":null}"#, "max_staleness: invalid type: null"),
+            (r#"{"min_revision":null}"#, "min_revision: expected a number from 1"),
+            (r#"{"streaming":null}"#, "streaming: invalid type: null"),
+            (r#"{"skills":null}"#, "skills: invalid type: null"),
+            (r#"{"skills":[["a"]]}"#, "skills: invalid type: sequence, expected an object with the id"),
+            (r#"{"skills":[{"id":null}]}"#, "skills: id: invalid type: null"),
             (&long, "pin: 100000 bytes are too long"),
         ] {
             let error = parse(json).unwrap_err();

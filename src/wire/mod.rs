@@ -15,6 +15,7 @@ mod fence;
 mod freshness;
 mod history;
 mod inspection;
+mod object;
 mod problem;
 mod splice;
 mod write;

@@ -116,6 +116,23 @@ async fn malformed_values_are_refused_by_name() {
         assert_eq!((refused.code, refused.reason.as_str()), (Code::InvalidArgument, "invalid_argument"));
         assert!(refused.problem.detail.starts_with(told), "{}", refused.problem.detail);
     }
+    let mut text = pb::AgentFilter { q: Some(String::new()), ..Default::default() };
+    for told in ["q: must not be empty", "url: must not be empty", "capability: `streeming` is none of"] {
+        let list = pb::ListAgentsRequest { filter: Some(text.clone()), ..Default::default() };
+        let refused = said(registry.list_agents(list).await);
+        assert_eq!((refused.code, refused.reason.as_str()), (Code::InvalidArgument, "invalid_argument"));
+        assert!(refused.problem.detail.starts_with(told), "{}", refused.problem.detail);
+        text = match told {
+            "q: must not be empty" => pb::AgentFilter { url: Some(String::new()), ..Default::default() },
+            _ => pb::AgentFilter { capability: Some("streeming".to_owned()), ..Default::default() },
+        };
+    }
+    for (from, to) in [(Some(0), Some(1)), (Some(1), Some(0))] {
+        let diff = pb::DiffRevisionsRequest { agent: "a/b".to_owned(), from, to, ..Default::default() };
+        let refused = said(registry.diff_revisions(diff).await);
+        assert_eq!(refused.code, Code::InvalidArgument);
+        assert!(refused.problem.detail.contains("numbered from 1"), "{}", refused.problem.detail);
+    }
     let long =
         pb::RegisterRequest { note: Some("n".repeat(5_000)), ..registering("acme/a", card("1", "x", 0)) };
     assert_eq!(said(registry.register(long).await).code, Code::InvalidArgument);

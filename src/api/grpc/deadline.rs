@@ -63,7 +63,7 @@ pub(super) fn allowed(timeout: Option<Duration>, settings: &Settings) -> Duratio
 pub(super) fn over(writes: bool) -> Refusal {
     if writes {
         let detail = "the time of the call is over, and the write may or may not have been done; \
-                      send it again with the same request id";
+                      send it again only under a request id that it had, else read the current revision first";
         // No pause is named: whether it had a request id is not known here.
         return Refusal::new(Reason::OutcomeUnknown, detail);
     }

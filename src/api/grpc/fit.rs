@@ -39,6 +39,9 @@ fn cut_texts(problem: &mut pb::Problem, most: usize) {
     for violation in &mut problem.violations {
         cut(&mut violation.message, most);
     }
+    if let Some(freshness) = &mut problem.freshness {
+        cut(&mut freshness.served_by, most);
+    }
 }
 
 fn leave_out(problem: &mut pb::Problem, room: usize) {

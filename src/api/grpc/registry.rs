@@ -6,7 +6,6 @@ use super::status::{answer, too_large};
 use super::{call_of, convert};
 use crate::proto::{MESSAGE_MAX, v1 as pb};
 use crate::registry::{Refusal, Registry};
-use crate::terms::Reason;
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -24,26 +23,20 @@ impl Service {
 impl pb::registry_server::Registry for Service {
     async fn register(&self, request: Request<pb::RegisterRequest>) -> Result<Response<pb::Written>, Status> {
         let call = call_of(&self.registry, &request);
-        let repeatable = !request.get_ref().request_id.is_empty();
         let register = convert::register(request.into_inner())?;
-        let outcome = self.registry.register(&call, register).await;
-        answer(convert::written(outcome.map_err(|refusal| once(refusal, repeatable))?))
+        answer(convert::written(self.registry.register(&call, register).await?))
     }
 
     async fn retire(&self, request: Request<pb::RetireRequest>) -> Result<Response<pb::Written>, Status> {
         let call = call_of(&self.registry, &request);
-        let repeatable = !request.get_ref().request_id.is_empty();
         let retire = convert::retire(request.into_inner())?;
-        let outcome = self.registry.retire(&call, retire).await;
-        answer(convert::written(outcome.map_err(|refusal| once(refusal, repeatable))?))
+        answer(convert::written(self.registry.retire(&call, retire).await?))
     }
 
     async fn rollback(&self, request: Request<pb::RollbackRequest>) -> Result<Response<pb::Written>, Status> {
         let call = call_of(&self.registry, &request);
-        let repeatable = !request.get_ref().request_id.is_empty();
         let rollback = convert::rollback(request.into_inner())?;
-        let outcome = self.registry.rollback(&call, rollback).await;
-        answer(convert::written(outcome.map_err(|refusal| once(refusal, repeatable))?))
+        answer(convert::written(self.registry.rollback(&call, rollback).await?))
     }
 
     async fn resolve(&self, request: Request<pb::ResolveRequest>) -> Result<Response<pb::Resolved>, Status> {
@@ -118,7 +111,11 @@ impl pb::registry_server::Registry for Service {
         let request = request.into_inner();
         let agent = convert::agent(&request.agent)?;
         let read = convert::read(request.max_staleness, request.at_least.as_deref(), request.wait_ms)?;
-        answer(convert::diff(self.registry.diff(&call, &agent, request.from, request.to, &read).await?))
+        let number = |what, number: Option<u64>| {
+            number.map(|number| Refusal::unless_revision(what, number)).transpose()
+        };
+        let (from, to) = (number("from", request.from)?, number("to", request.to)?);
+        answer(convert::diff(self.registry.diff(&call, &agent, from, to, &read).await?))
     }
 }
 
@@ -128,16 +125,4 @@ fn shorter(fits: usize) -> Result<u32, Status> {
         Ok(fits) if fits > 0 => Ok(fits),
         _ => Err(too_large(MESSAGE_MAX + 1)),
     }
-}
-
-/// A write of unknown outcome is safe to send again only under the id that it was sent with.
-fn once(refusal: Refusal, repeatable: bool) -> Refusal {
-    if repeatable || refusal.reason() != Reason::OutcomeUnknown {
-        return refusal;
-    }
-    refusal.with(|parts| {
-        parts.retry_after = None;
-        "the write may or may not have been done, and it had no request id: read before sending it again"
-            .clone_into(&mut parts.detail);
-    })
 }

@@ -6,7 +6,6 @@
 //! holds none.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use bytes::Bytes;
 use prost::{Message, Name};
@@ -20,12 +19,10 @@ use super::fit::fit;
 use crate::api::status::of;
 use crate::proto::{DETAILS_MAX, ERROR_DOMAIN, MESSAGE_MAX, RETRY_PUSHBACK, v1 as pb};
 use crate::registry::Refusal;
-use crate::terms::{Reason, Retry, ceil_millis};
+use crate::terms::{Reason, ceil_millis};
 
 /// Where details say what type they are of.
 const TYPES: &str = "type.googleapis.com/";
-/// The pause before a call that may be sent again, where the refusal names none.
-const PAUSE: Duration = Duration::from_secs(1);
 /// Told to clients that must not send a call again by themselves.
 const NEVER: &str = "-1";
 
@@ -38,12 +35,8 @@ impl From<Refusal> for Status {
 
 /// The refusal under a code that gRPC itself prescribes.
 pub(super) fn spoken(refusal: Refusal, code: Code) -> Status {
-    let mut parts = refusal.into_parts();
-    let reason = parts.reason;
-    if parts.retry_after.is_none() && matches!(reason.retry(), Retry::Yes | Retry::Later) {
-        parts.retry_after = Some(PAUSE);
-    }
-    let retry_after = parts.retry_after;
+    let parts = refusal.into_parts();
+    let (reason, retry_after) = (parts.reason, parts.retry_after);
     let mut problem = convert::problem(parts);
     let message = problem.detail.clone();
 
@@ -81,7 +74,7 @@ fn any(name: &str, message: &impl Message) -> Any {
 
 /// When a client may send the call again by itself. Codes that retry policies commonly name are told outright
 /// when they must not be taken for a reason to.
-fn pushback(code: Code, after: Option<Duration>) -> Option<MetadataValue<tonic::metadata::Ascii>> {
+fn pushback(code: Code, after: Option<std::time::Duration>) -> Option<MetadataValue<tonic::metadata::Ascii>> {
     match after {
         Some(after) => MetadataValue::try_from(ceil_millis(after).to_string()).ok(),
         None => matches!(
@@ -117,6 +110,7 @@ mod tests {
     use super::*;
     use crate::card::{Card, Limits};
     use crate::fence::{Condition, Outcome};
+    use crate::terms::{Basis, Freshness, Retry};
 
     fn decoded(status: &Status) -> (rpc::Status, pb::Problem) {
         assert!(status.details().len() <= DETAILS_MAX, "{} bytes", status.details().len());
@@ -187,6 +181,29 @@ mod tests {
             assert_eq!(problem.card.is_none(), problem.card_omitted);
             assert_eq!(problem.conditions.len(), 1);
             assert!(problem.card_omitted || padding < 4_000);
+        }
+    }
+
+    #[test]
+    fn details_stay_within_four_kib_whatever_the_name_of_the_node() {
+        for (len, left) in [(10, 10), (200, 200), (4_000, 256), (100_000, 256)] {
+            let refusal = mismatch().with(|parts| {
+                parts.freshness = Some(Freshness {
+                    position: "7.00000000000000aa".parse().unwrap(),
+                    staleness: None,
+                    proven_at: None,
+                    basis: Basis::Unproven,
+                    served_by: "n".repeat(len).into(),
+                    hops: 0,
+                    origin: None,
+                });
+                parts.card = Some(card(10_000));
+            });
+            let (_, problem) = decoded(&refusal.into());
+            let served_by = problem.freshness.unwrap().served_by;
+            assert_eq!(served_by.len(), left);
+            assert_eq!(served_by.ends_with('…'), left < len);
+            assert_eq!((problem.conditions.len(), problem.conditions_omitted), (1, 0));
         }
     }
 

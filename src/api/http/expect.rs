@@ -47,7 +47,7 @@ fn of_revision(revision: RevisionRef) -> Expect {
     Expect::Revision { number: revision.number, seen_at: revision.seen_at }
 }
 
-/// Whether the revision that is expected has the digest that is expected. What a revision is does not change,
+/// Refuses a revision that has another digest than the one expected. What a revision is does not change,
 /// so it can be read before the write is judged.
 async fn agree(
     registry: &Registry,
@@ -57,12 +57,11 @@ async fn agree(
     digest: &Digest,
 ) -> Result<(), Refusal> {
     let read = Read { max_staleness: Some(MaxStaleness::Any), ..Read::default() };
-    let disagree =
-        |why: String| Refusal::invalid(format!("If-Match and {} do not agree: {why}", p::EXPECT_REVISION));
     let past = match registry.revision(call, agent, revision.number, &read).await {
         Ok(past) => past,
+        // Then it is not current either, which the judge says.
         Err(refusal) if matches!(refusal.reason(), Reason::AgentNotFound | Reason::RevisionNotFound) => {
-            return Err(disagree(format!("{agent} has no revision {}", revision.number)));
+            return Ok(());
         }
         Err(refusal) => return Err(refusal),
     };
@@ -70,7 +69,12 @@ async fn agree(
     if facts.is_some_and(|facts| facts.raw_digest == *digest || facts.content_digest == *digest) {
         return Ok(());
     }
-    Err(disagree(format!("revision {} has another digest than {}", revision.number, digest.tagged())))
+    Err(Refusal::invalid(format!(
+        "If-Match and {} do not agree: revision {} has another digest than {}",
+        p::EXPECT_REVISION,
+        revision.number,
+        digest.tagged()
+    )))
 }
 
 /// The request id that the caller gave.

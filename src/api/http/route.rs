@@ -125,7 +125,7 @@ impl Ask {
     /// # Errors
     /// `invalid_argument` when it is no number from 1.
     pub(super) fn revision(&self) -> Result<u64, Refusal> {
-        at_least_one("revision", whole_number("revision", self.captured("n"))?)
+        Refusal::unless_revision("revision", whole_number("revision", self.captured("n"))?)
     }
 
     /// What the request demands of the view.
@@ -141,15 +141,6 @@ impl Ask {
 pub(super) fn agent_of(captured: &RawPathParams) -> Option<AgentName> {
     let of = |name| captured.iter().find(|(captured, _)| *captured == name).map(|(_, value)| value);
     AgentName::new(of("ns")?, of("name")?).ok()
-}
-
-/// # Errors
-/// `invalid_argument` for 0: revisions count from 1.
-pub(super) fn at_least_one(what: &str, number: u64) -> Result<u64, Refusal> {
-    if number == 0 {
-        return Err(Refusal::invalid(format!("{what}: revisions are numbered from 1")));
-    }
-    Ok(number)
 }
 
 /// The name of what is asked for, such as `resolve`, for metrics and traces; `None` when no route has it.

@@ -13,8 +13,6 @@ use crate::proto::v1 as pb;
 use crate::registry::{Batch, Expect, Filter, List, Read, Refusal, Register, Resolve, Retire, Rollback};
 use crate::terms::{AgentName, Digest, MaxStaleness, Position, RequestId, RevisionRef};
 
-/// Conditions that one fence may set: a card has no more skills than this.
-const CONDITIONS_MAX: u32 = 1_000;
 /// Cards that a caller may say it holds.
 const KNOWN_MAX: usize = 1_000;
 
@@ -52,7 +50,7 @@ pub(in super::super) fn retire(request: pb::RetireRequest) -> Result<Retire, Ref
 pub(in super::super) fn rollback(request: pb::RollbackRequest) -> Result<Rollback, Refusal> {
     Ok(Rollback {
         agent: agent(&request.agent)?,
-        to: request.to,
+        to: Refusal::unless_revision("to", request.to)?,
         expect: expect(request.expect)?,
         request_id: request_id(&request.request_id)?,
         note: request.note,
@@ -110,7 +108,7 @@ pub(in super::super) fn page_token(text: String) -> Option<String> {
 pub(in super::super) fn which(which: Option<pb::get_revision_request::Which>) -> Result<Which, Refusal> {
     use pb::get_revision_request::Which as Sent;
     match which {
-        Some(Sent::Revision(number)) => Ok(Which::Number(number)),
+        Some(Sent::Revision(number)) => Refusal::unless_revision("revision", number).map(Which::Number),
         Some(Sent::At(position)) => Ok(Which::At(parsed("at", &position)?)),
         None => Err(Refusal::invalid("which revision is not said: one of revision and at must be set")),
     }
@@ -158,10 +156,7 @@ fn fence(fence: Option<pb::Fence>) -> Result<Fence, Refusal> {
             "condition_count is {said}, and this server counts {count}: it must be the number of conditions set, \
              and where it is, the fence holds a condition that this server does not know"
         ))),
-        count if count > CONDITIONS_MAX => Err(Refusal::invalid(format!(
-            "{count} conditions in one fence are too many: at most {CONDITIONS_MAX}"
-        ))),
-        _ => Ok(fence),
+        _ => fence.checked().map_err(|error| Refusal::invalid(error.to_string())),
     }
 }
 
@@ -305,6 +300,18 @@ mod tests {
         assert!(refused(staleness(Some(pb::MaxStaleness { bound: None }))).contains("within_ms or any"));
         assert!(refused(expect(Some(pb::Expect { current: None }))).contains("absent, revision or digest"));
         assert!(refused(which(None)).contains("revision and at"));
+        let zero = Some(pb::get_revision_request::Which::Revision(0));
+        assert_eq!(refused(which(zero)), "revision: revisions are numbered from 1");
+        let zero = pb::RollbackRequest { agent: "a/b".to_owned(), to: 0, ..Default::default() };
+        assert_eq!(refused(rollback(zero)), "to: revisions are numbered from 1");
+        let empty = [
+            pb::Fence { min_version: Some(String::new()), ..whole() },
+            pb::Fence { extensions: vec![String::new()], ..whole() },
+            pb::Fence { skills: vec![pb::SkillWanted::default()], ..whole() },
+        ];
+        for (sent, member) in empty.into_iter().zip(["min_version", "extensions", "skills"]) {
+            assert_eq!(refused(fence(Some(sent))), format!("{member}: must not be empty"));
+        }
         for field in ["at_least", "min_revision", "pin", "pin_skills", "pin_negotiation"] {
             let mut sent = whole();
             let empty = Some(String::new());

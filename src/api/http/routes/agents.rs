@@ -7,7 +7,7 @@ use http::header::LOCATION;
 use super::super::conditional::Known;
 use super::super::parameter as p;
 use super::super::problem::invalid;
-use super::super::route::{Answering, Ask, Route, Sent, Shape, Verb, at_least_one, gives};
+use super::super::route::{Answering, Ask, Route, Sent, Shape, Verb, gives};
 use super::super::{Http, answer, body, expect, fence, headers};
 use crate::registry::{Outcome, Refusal, Register, Resolve, Resolved, Retire, Rollback, Written};
 use crate::terms::Reason;
@@ -109,7 +109,7 @@ async fn rollback(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let dry_run = ask.params.flag(p::DRY_RUN)?;
     let to =
         ask.params.count(p::TO)?.ok_or_else(|| invalid("`to` is missing: the revision to go back to"))?;
-    let to = at_least_one(p::TO, to)?;
+    let to = Refusal::unless_revision(p::TO, to)?;
     let call = http.registry.call(None);
     let expect = expect::expectation(&http.registry, &call, &agent, &ask.params, &ask.headers, false).await?;
     let request = Rollback { agent, to, expect, request_id, note: ask.params.owned(p::NOTE), dry_run };

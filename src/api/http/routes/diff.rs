@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::super::parameter as p;
-use super::super::route::{Answering, Ask, Route, Sent, Shape, Verb, at_least_one, gives};
+use super::super::route::{Answering, Ask, Route, Sent, Shape, Verb, gives};
 use super::super::{Http, answer, headers};
 use crate::registry::Refusal;
 use crate::wire;
@@ -24,7 +24,8 @@ pub(super) const ROUTES: &[Route] = &[Route {
 async fn diff(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let call = http.registry.call(None);
     let agent = ask.agent()?;
-    let number = |name| ask.params.count(name)?.map(|number| at_least_one(name, number)).transpose();
+    let number =
+        |name| ask.params.count(name)?.map(|number| Refusal::unless_revision(name, number)).transpose();
     let (from, to) = (number(p::FROM)?, number(p::TO)?);
     let diff = http.registry.diff(&call, &agent, from, to, &ask.read()?).await?;
     let mut response = answer::json(StatusCode::OK, &wire::Diff::from(&diff))?;

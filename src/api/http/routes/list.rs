@@ -4,8 +4,6 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::super::parameter as p;
-use super::super::problem::invalid;
-use super::super::query::shown;
 use super::super::route::{Answering, Ask, Route, Sent, Shape, Verb, gives};
 use super::super::{Http, answer, headers};
 use crate::registry::{Filter, List, Refusal};
@@ -32,7 +30,7 @@ async fn list(http: Http, ask: Ask) -> Result<Response, Refusal> {
             skill: params.owned(p::SKILL),
             tag: params.owned(p::TAG),
             mode: params.owned(p::MODE),
-            capability: params.text(p::CAPABILITY).map(capability).transpose()?,
+            capability: params.owned(p::CAPABILITY),
             url: params.owned(p::URL),
             text: params.owned(p::Q),
         },
@@ -44,16 +42,4 @@ async fn list(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let mut response = answer::json(StatusCode::OK, &wire::List::from(&page))?;
     headers::freshness(response.headers_mut(), &page.freshness);
     Ok(response)
-}
-
-/// A capability's name, or the URI of an extension. A misspelt name must not be looked for as a URI.
-fn capability(text: &str) -> Result<String, Refusal> {
-    let is_known = matches!(text, "streaming" | "push_notifications" | "extended_card");
-    if is_known || text.contains(':') {
-        return Ok(text.to_owned());
-    }
-    Err(invalid(format!(
-        "capability: `{}` is none of streaming, push_notifications, extended_card, or the URI of an extension",
-        shown(text)
-    )))
 }

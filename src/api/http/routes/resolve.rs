@@ -44,7 +44,7 @@ async fn resolve(http: Http, ask: Ask) -> Result<Response, Refusal> {
 }
 
 fn batch(bytes: &Bytes, headers: &HeaderMap) -> Result<Batch, Refusal> {
-    let asked: wire::BatchRequest = serde_json::from_slice(bytes).map_err(|error| {
+    let asked = wire::BatchRequest::read(bytes).map_err(|error| {
         let why: String = error.to_string().chars().take(DETAIL_MAX).collect();
         invalid(format!("the body is not a batch: {}", why.escape_debug()))
     })?;

@@ -176,6 +176,7 @@ fn headers() -> Vec<Row> {
 
 fn bodies() -> Vec<Row> {
     let many = format!(r#"{{"agents":[{}{{"agent":"a/b"}}]}}"#, r#"{"agent":"a/b"},"#.repeat(1_000));
+    let skills = |count| format!(r#"{{"skills":[{}]}}"#, vec![r#"{"id":"a"}"#; count].join(","));
     let fence = |json: &str| format!(r#"{{"agents":[{{"agent":"a/b","fence":{json}}}]}}"#);
     vec![
         batch("", "the body is not a batch"),
@@ -193,6 +194,16 @@ fn bodies() -> Vec<Row> {
         batch(&fence(r#"{"pin":"x"}"#), "agents[0].fence.pin: "),
         batch(&fence(r#"{"min_revision":0}"#), "agents[0].fence.min_revision: "),
         batch(&fence(r#"{"skills":[{}]}"#), "missing field `id`"),
+        batch(r#"[[{"agent":"a/b"}]]"#, "an object with `agents`"),
+        batch(r#"{"agents":[["a/b"]]}"#, "agents: invalid type: sequence, expected an object with `agent`"),
+        batch(r#"{"agents":[],"max_staleness":null}"#, "max_staleness: invalid type: null"),
+        batch(r#"{"agents":null}"#, "agents: invalid type: null"),
+        batch(&fence("[]"), "agents: fence: invalid type: sequence, expected an object of conditions"),
+        batch(&fence(r#"["0"]"#), "fence: invalid type: sequence, expected an object of conditions"),
+        batch(&fence("null"), "fence: invalid type: null, expected an object of conditions"),
+        batch(&fence(r#"{"pin":null}"#), "fence: pin: invalid type: null"),
+        batch(&fence(r#"{"min_revision":null}"#), "fence: min_revision: expected a number"),
+        batch(&fence(&skills(1_001)), "agents[0].fence.conditions: 1001 in one fence are too many"),
         batch(&many, "1001 agents in one batch are too many"),
         Row {
             body: vec![b' '; 1024 * 1024 + 1],

@@ -61,7 +61,7 @@ async fn expectations_are_met_or_conflict() {
         ("?expect_revision=2", vec![], 412, "revision_conflict"),
         ("?expect_revision=1@1.9f86d081884c7d65", vec![], 412, "revision_conflict"),
         ("?expect_revision=1", vec![("if-match", other.as_str())], 400, "invalid_argument"),
-        ("?expect_revision=2", vec![("if-match", raw.as_str())], 400, "invalid_argument"),
+        ("?expect_revision=9", vec![("if-match", raw.as_str())], 412, "revision_conflict"),
         ("?expect_revision=1", vec![("if-none-match", "*")], 400, "invalid_argument"),
     ] {
         let reply = server.send("PUT", &format!("{PATH}{query}"), &headers, &next(9)).await;
@@ -130,6 +130,12 @@ async fn retire_leaves_a_tombstone_and_rollback_brings_it_back() {
     let server = Server::start().await;
     let reply = server.send("DELETE", PATH, &[], b"").await;
     assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (404, "agent_not_found"));
+    assert!(
+        reply.json()["freshness"]["position"].is_string() && !reply.header("cardfence-position").is_empty()
+    );
+    let reply = server.send("POST", &format!("{PATH}/rollback?to=1"), &[], b"").await;
+    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (404, "agent_not_found"));
+    assert!(reply.json()["freshness"]["position"].is_string());
     server.put("acme/sum", CARD).await;
     let reply = server.send("DELETE", &format!("{PATH}?note=gone"), &[], b"").await;
     assert_eq!((reply.status.as_u16(), reply.json()["outcome"].as_str()), (200, Some("retired")));
@@ -142,6 +148,10 @@ async fn retire_leaves_a_tombstone_and_rollback_brings_it_back() {
     assert_eq!((reply.status.as_u16(), reply.json()["outcome"].as_str()), (200, Some("unchanged")));
     let reply = server.send("POST", &format!("{PATH}/rollback?to=2"), &[], b"").await;
     assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (404, "revision_not_found"));
+    assert!(reply.json()["freshness"]["origin_confirmed_at"].is_string(), "{}", reply.text());
+    let reply = server.send("POST", &format!("{PATH}/rollback?to=9"), &[], b"").await;
+    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (404, "revision_not_found"));
+    assert!(reply.json()["freshness"]["position"].is_string(), "{}", reply.text());
     let reply = server.send("POST", &format!("{PATH}/rollback?to=1"), &[], b"").await;
     assert_eq!((reply.status.as_u16(), reply.json()["outcome"].as_str()), (201, Some("created")));
     assert_eq!(reply.json()["revision"], 3);
