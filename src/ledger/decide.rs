@@ -78,6 +78,7 @@ impl Batch {
                     revision: prior.revision,
                     position: Some(prior.position),
                     change: prior.change,
+                    replayed: true,
                 }),
                 None => Err(WriteError::Internal),
             },
@@ -99,6 +100,7 @@ impl Batch {
             position: Some(current.position),
             change: None,
             superseded: false,
+            replayed: false,
         };
         if !write.dry_run {
             let registers = match write.op {
@@ -119,6 +121,7 @@ impl Batch {
             position: None,
             change: append.change.clone(),
             superseded: false,
+            replayed: false,
         };
         if write.dry_run {
             return Ok(receipt);

@@ -222,6 +222,8 @@ pub struct Receipt {
     pub change: Option<Change>,
     /// A later revision is current.
     pub superseded: bool,
+    /// It was done before, under the same request id.
+    pub replayed: bool,
 }
 
 /// Why there is no receipt.

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{Call, Read, Refusal, Registry};
-use crate::card::{Card, Change, Refused, version};
+use crate::card::{Card, Change, Limits, Refused, version};
 use crate::ledger::{Against, Expect, Op, Outcome, Receipt, Write, WriteError};
 use crate::telemetry::metrics::{ClassLabels, OutcomeLabels};
 use crate::terms::{AgentName, Digest, MaxStaleness, Position, Reason, RequestId};
+use crate::view::Place;
 
 /// A register as it was asked for.
 #[derive(Debug, Clone)]
@@ -67,11 +68,13 @@ pub struct Written {
     pub change: Option<Change>,
     /// A later revision is current: this is the answer to a repeated request.
     pub superseded: bool,
+    /// It was done before, under the same request id.
+    pub replayed: bool,
     pub dry_run: bool,
 }
 
-/// Times that a change is computed anew because another card became current meanwhile.
-const REBASES: usize = 8;
+/// A card of so many bytes is checked in well under a millisecond.
+const CHECKED_IN_PLACE: usize = 16 * 1024;
 /// Bytes in a note or a source.
 const TEXT_MAX: usize = 4_096;
 /// Bytes in a release.
@@ -168,7 +171,7 @@ impl Registry {
         };
         let receipt =
             self.writes.submit(write).await.map_err(|error| self.refused(&request.agent, error, own_id))?;
-        self.applied(&receipt, deadline).await;
+        self.applied(&receipt, deadline).await?;
         Ok(written(request.agent, None, receipt, request.dry_run))
     }
 
@@ -179,7 +182,7 @@ impl Registry {
         if let Some(release) = &request.release {
             check_release(release)?;
         }
-        let card = Arc::new(Card::check(request.bytes, &self.settings.card).map_err(invalid_card)?);
+        let card = Arc::new(check(request.bytes, self.settings.card).await?);
         let deadline = self.write_deadline(call);
         let mut write = Write {
             names: names(
@@ -198,7 +201,7 @@ impl Registry {
             dry_run: request.dry_run,
             deadline: deadline.into_std(),
         };
-        for _ in 0..REBASES {
+        while Instant::now() < deadline {
             write.op = Op::Register {
                 card: Arc::clone(&card),
                 against: self.against(&request.agent, &card),
@@ -207,7 +210,7 @@ impl Registry {
             };
             match self.writes.submit(write.clone()).await {
                 Ok(receipt) => {
-                    self.applied(&receipt, deadline).await;
+                    self.applied(&receipt, deadline).await?;
                     return Ok(written(request.agent, Some(card), receipt, request.dry_run));
                 }
                 Err(WriteError::Rebase) => {
@@ -220,7 +223,7 @@ impl Registry {
                 Err(error) => return Err(self.refused(&request.agent, error, own_id)),
             }
         }
-        let detail = "other registers of the agent were faster each time".to_owned();
+        let detail = "other registers of the agent were faster until the time was over; nothing was written";
         Err(Refusal::new(Reason::Overloaded, detail))
     }
 
@@ -249,23 +252,36 @@ impl Registry {
 
     /// Waits until this node's own view has applied the write. When it cannot in time, the write is done all
     /// the same and is not turned into an error.
-    async fn applied(&self, receipt: &Receipt, deadline: Instant) {
-        if let Some(position) = receipt.position
-            && self.view.wait_for(&position, deadline).await.is_err()
-        {
-            tracing::warn!(%position, "a write is committed, and this node's view had not applied it in time");
+    ///
+    /// # Errors
+    /// `outcome_unknown` when the authority holds another entry there: a fail-over has lost the write already.
+    async fn applied(&self, receipt: &Receipt, deadline: Instant) -> Result<(), Refusal> {
+        let Some(position) = receipt.position else { return Ok(()) };
+        match self.view.wait_for(&position, deadline).await {
+            Ok(served) if served.place(&position) == Place::Differs => {
+                tracing::error!(%position, "a write was committed to a history that the authority does not hold");
+                let detail =
+                    "the write was committed, and a fail-over has lost it since; read what is current";
+                Err(Refusal::new(Reason::OutcomeUnknown, detail))
+            }
+            Ok(_) => Ok(()),
+            Err(_) => {
+                tracing::warn!(%position, "a write is committed, and this node's view had not applied it in time");
+                Ok(())
+            }
         }
     }
 
     fn count(&self, outcome: &Result<Written, Refusal>) {
         let name = match outcome {
             Ok(written) if written.dry_run => "dry_run",
+            Ok(written) if written.replayed => "replayed",
             Ok(written) => written.outcome.as_str(),
             Err(refusal) => refusal.reason().slug(),
         };
         self.metrics.writes.get_or_create(&OutcomeLabels { outcome: name }).inc();
         let Ok(written) = outcome else { return };
-        let Some(change) = written.change.as_ref().filter(|_| !written.dry_run && !written.superseded) else {
+        let Some(change) = written.change.as_ref().filter(|_| !written.dry_run && !written.replayed) else {
             return;
         };
         self.metrics.changes.get_or_create(&ClassLabels { class: change.class.as_str() }).inc();
@@ -285,6 +301,7 @@ fn written(agent: AgentName, card: Option<Arc<Card>>, receipt: Receipt, dry_run:
         card,
         change: receipt.change,
         superseded: receipt.superseded,
+        replayed: receipt.replayed,
         dry_run,
     }
 }
@@ -329,6 +346,15 @@ fn check_release(release: &str) -> Result<(), Refusal> {
         return Err(Refusal::invalid(detail));
     }
     Ok(())
+}
+
+/// Checks a card, off the async threads when it is large enough for others to notice.
+async fn check(bytes: Bytes, limits: Limits) -> Result<Card, Refusal> {
+    if bytes.len() <= CHECKED_IN_PLACE {
+        return Card::check(bytes, &limits).map_err(invalid_card);
+    }
+    let checked = tokio::task::spawn_blocking(move || Card::check(bytes, &limits));
+    checked.await.map_err(|_| Refusal::internal())?.map_err(invalid_card)
 }
 
 fn invalid_card(refused: Refused) -> Refusal {

@@ -98,8 +98,8 @@ impl Writes for Wire {
                 Err(status) => status,
             };
             let problem = said(&status);
-            let outrun =
-                problem.reason == Reason::Overloaded.slug() && problem.detail.contains("faster each time");
+            let outrun = problem.reason == Reason::Overloaded.slug()
+                && problem.detail.contains("faster until the time was over");
             let pause =
                 problem.retry_after_ms.map(|millis| Duration::from_millis(millis.try_into().unwrap()));
             match pause {
@@ -122,6 +122,7 @@ impl Writes for Wire {
             position: written.position.map(|text| position(&text)),
             change: written.change.map(change),
             superseded: written.superseded,
+            replayed: false,
         })
     }
 }
