@@ -487,3 +487,107 @@ fn what_can_be_said_is_said_of_a_refused_document() {
     let seen = inspect(b"no card", &Limits::default());
     assert_eq!((seen.generation, seen.violations[0].code), (None, Code::Syntax));
 }
+
+#[test]
+fn texts_that_a_fence_reads_are_bounded() {
+    let (most, over) = ("x".repeat(4_096), "x".repeat(4_097));
+    for (members, pointer) in [
+        (r#""url":"u","skills":[{"id":"$"}]"#, "/skills/0/id"),
+        (r#""url":"u","skills":[{"id":"s","inputModes":["a","$"]}]"#, "/skills/0/inputModes/1"),
+        (r#""url":"u","defaultOutputModes":["$"]"#, "/defaultOutputModes/0"),
+        (r#""url":"$""#, "/url"),
+        (r#""url":"u","preferredTransport":"$""#, "/preferredTransport"),
+        (r#""url":"u","protocolVersion":"$""#, "/protocolVersion"),
+        (
+            r#""url":"u","additionalInterfaces":[{"url":"u","transport":"$"}]"#,
+            "/additionalInterfaces/0/transport",
+        ),
+        (r#""supportedInterfaces":[{"url":"$"}]"#, "/supportedInterfaces/0/url"),
+        (
+            r#""supportedInterfaces":[{"url":"u","protocolBinding":"$"}]"#,
+            "/supportedInterfaces/0/protocolBinding",
+        ),
+        (
+            r#""supportedInterfaces":[{"url":"u","protocolVersion":"$"}]"#,
+            "/supportedInterfaces/0/protocolVersion",
+        ),
+        (r#""supportedInterfaces":[{"url":"u","tenant":"$"}]"#, "/supportedInterfaces/0/tenant"),
+        (r#""url":"u","capabilities":{"extensions":[{"uri":"$"}]}"#, "/capabilities/extensions/0/uri"),
+        (r#""url":"u","securitySchemes":{"$":{"type":"mutualTLS"}}"#, "/securitySchemes"),
+        (r#""url":"u","authentication":{"schemes":["$"]}"#, "/authentication/schemes/0"),
+        (r#""url":"u","security":[{"$":[]}]"#, "/security/0"),
+        (r#""url":"u","security":[{"k":["$"]}]"#, "/security/0/k/0"),
+        (
+            r#""url":"u","securitySchemes":{"k":{"type":"oauth2","flows":{"implicit":{"scopes":{"$":""}}}}}"#,
+            "/securitySchemes/k/flows/implicit/scopes",
+        ),
+    ] {
+        let text = |long: &str| format!(r#"{{"name":"A",{members}}}"#).replace('$', long);
+        card(&text(&most));
+        let refused = check(&text(&over)).expect_err(members);
+        let [found] = refused.violations.as_slice() else { panic!("{members}: {:?}", refused.violations) };
+        assert_eq!((found.code, found.pointer.as_str()), (Code::TooLong, pointer));
+        assert!(found.message.contains("4097 bytes; at most 4096"), "{}", found.message);
+        assert!(found.message.len() < 200, "{}", found.message);
+        let seen = inspect(text(&over).as_bytes(), &Limits::default());
+        assert!(seen.spoken_versions.iter().all(|version| version.len() <= 4_096), "{members}");
+    }
+    let version = |bytes: usize| format!(r#"{{"name":"A","url":"u","version":"{}"}}"#, "1".repeat(bytes));
+    card(&version(256));
+    assert_eq!(violations(&version(257)), [("too_long", "/version".to_owned())]);
+    let modes = |members: &str, count: usize| {
+        let modes: Vec<_> = (0..count).map(|n| format!("\"a/{n}\"")).collect();
+        format!(r#"{{"name":"A","url":"u",{members}}}"#).replace('$', &modes.join(","))
+    };
+    for (members, pointer) in [
+        (r#""default_input_modes":[$]"#, "/default_input_modes"),
+        (r#""skills":[{"id":"s","outputModes":[$]}]"#, "/skills/0/outputModes"),
+    ] {
+        card(&modes(members, 1_000));
+        assert_eq!(violations(&modes(members, 1_001)), [("too_many_modes", pointer.to_owned())]);
+    }
+}
+
+#[test]
+fn two_statements_of_one_thing_must_agree() {
+    let v1 =
+        r#""supportedInterfaces":[{"url":"https://a","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]"#;
+    for (members, pointer) in [
+        (
+            r#""url":"u","capabilities":{"extendedAgentCard":$1},"supportsAuthenticatedExtendedCard":$2"#,
+            "/capabilities/extendedAgentCard",
+        ),
+        (
+            r#""url":"u","capabilities":{"extended_agent_card":$1},"supportsExtendedAgentCard":$2"#,
+            "/capabilities/extended_agent_card",
+        ),
+        (
+            r#"$v1,"capabilities":{"extendedAgentCard":$1},"supportsAuthenticatedExtendedCard":$2"#,
+            "/capabilities/extendedAgentCard",
+        ),
+        (
+            r#""url":"u","supportsExtendedAgentCard":$1,"supportsAuthenticatedExtendedCard":$2"#,
+            "/supportsExtendedAgentCard",
+        ),
+        (
+            r#""supportedInterfaces":[{"url":"u","protocolBinding":"b$1","transport":"b$2"}]"#,
+            "/supportedInterfaces/0/transport",
+        ),
+    ] {
+        let text = |one: &str, two: &str| {
+            let members = members.replace("$v1", v1).replace("$1", one).replace("$2", two);
+            format!(r#"{{"name":"A",{members}}}"#)
+        };
+        for (one, two) in [("true", "false"), ("false", "true")] {
+            assert_eq!(violations(&text(one, two)), [("contradiction", pointer.to_owned())], "{members}");
+            card(&text(one, one));
+        }
+    }
+    for (interface, binding) in [
+        (r#"{"url":"u","protocolBinding":"","transport":"GRPC"}"#, "GRPC"),
+        (r#"{"url":"u","protocolBinding":"GRPC","transport":null}"#, "GRPC"),
+    ] {
+        let card = card(&format!(r#"{{"name":"A","supportedInterfaces":[{interface}]}}"#));
+        assert_eq!(&*card.normal().interfaces[0].binding, binding);
+    }
+}

@@ -11,7 +11,6 @@ use super::digest;
 use super::finding::{Code, Findings, Violation, Warning};
 use super::fingerprint;
 use super::generation::{Generation, Shape};
-use super::interface;
 use super::negotiation;
 use super::node::{Node, Place};
 use super::normal::Normal;
@@ -19,7 +18,7 @@ use super::scan::scan;
 use super::view::View;
 use crate::terms::Digest;
 
-/// How large a document may be.
+/// How large a document may be. What a setting cannot change are the constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Of the whole document.
@@ -27,6 +26,18 @@ pub struct Limits {
     /// Containers inside one another, the document itself included. At most 128 in any case.
     pub max_depth: usize,
     pub max_skills: usize,
+}
+
+impl Limits {
+    /// Of the card's own version, which every answer repeats.
+    pub const MAX_VERSION_BYTES: usize = 256;
+
+    /// Of any other text that a fence reads: a skill's id, a mode, what names an interface, an extension or
+    /// a security scheme, a scope. Answers, indexes and error messages repeat them.
+    pub const MAX_TEXT_BYTES: usize = 4 * 1024;
+
+    /// Modes in one list, of the card or of a skill.
+    pub const MAX_MODES: usize = 1_000;
 }
 
 impl Default for Limits {
@@ -177,9 +188,7 @@ pub fn inspect(bytes: &[u8], limits: &Limits) -> Inspection {
     let mut findings = Findings::default();
     too_large(bytes, limits, &mut findings);
     let reading = Reading::of(bytes, limits, &mut findings);
-    let spoken = |read: &Reading| {
-        interface::spoken_versions(&read.normal.interfaces).into_iter().map(Into::into).collect()
-    };
+    let spoken = |read: &Reading| read.normal.spoken_versions().into_iter().map(Into::into).collect();
     let (violations, warnings) = findings.into_parts();
     Inspection {
         generation: reading.as_ref().and_then(|read| read.generation),

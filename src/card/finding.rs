@@ -31,7 +31,12 @@ vocabulary! {
         SkillIdMissing = "skill_id_missing",
         SkillIdDuplicate = "skill_id_duplicate",
         TooManySkills = "too_many_skills",
+        TooManyModes = "too_many_modes",
+        /// A text that a fence reads.
+        TooLong = "too_long",
         WrongType = "wrong_type",
+        /// Two statements of one thing that a fence reads, and that differ.
+        Contradiction = "contradiction",
         /// The list of violations ends here although there are more.
         MoreViolations = "more_violations",
     }

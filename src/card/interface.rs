@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use super::document::Limits;
 use super::finding::{Code, Findings, Oddity, shown};
 use super::generation::{Generation, ProtocolVersion, Shape};
 use super::node::{Node, Place};
@@ -32,13 +33,6 @@ impl Interface {
     pub fn key(&self) -> (&str, &str, &str, &str) {
         (&self.url, &self.binding, &self.version, &self.tenant)
     }
-}
-
-/// The versions that `interfaces` speak, in order, each once.
-pub(super) fn spoken_versions(interfaces: &[Interface]) -> Vec<&str> {
-    let mut seen = HashSet::new();
-    let versions = interfaces.iter().map(|interface| interface.version.as_ref());
-    versions.filter(|version| !version.is_empty() && seen.insert(*version)).collect()
 }
 
 /// All interfaces of a document, equal ones once. None at all is a violation.
@@ -102,20 +96,24 @@ fn supported(root: &View<'_, '_>, interfaces: &mut Vec<Interface>, findings: &mu
     for (n, entry) in entries.iter().enumerate() {
         let Some(view) = View::of(entry, list.index(n), findings) else { continue };
         view.tolerate(&["url", "protocolBinding", "tenant", "protocolVersion"], findings);
-        let url = view.text("url", findings).unwrap_or_default();
-        if url.trim().is_empty() {
-            findings.warn(
-                Oddity::UrlMissing,
-                || view.at.to_string(),
-                || "an interface without a `url`, left out".to_owned(),
+        let Some(url) = url_of(&view, findings) else { continue };
+        view.note(&["transport"], Oddity::LegacyMember, "a member of v0.3 in an interface of v1.0", findings);
+        let transport = view.text("transport", findings).filter(|binding| !binding.is_empty());
+        let binding = view.text("protocolBinding", findings).filter(|binding| !binding.is_empty());
+        if let (Some(binding), Some(transport)) = (binding, transport)
+            && binding != transport
+        {
+            findings.refuse(
+                Code::Contradiction,
+                || view.place("transport").to_string(),
+                || {
+                    let (transport, binding) = (shown(transport), shown(binding));
+                    format!("{transport}, but `protocolBinding` is {binding}; equal ones or one of them is allowed")
+                },
             );
-            continue;
         }
-        let binding = view.text("protocolBinding", findings).or_else(|| {
-            view.note(&["transport"], Oddity::LegacyMember, "read as `protocolBinding`", findings);
-            view.text("transport", findings)
-        });
-        if binding.is_none_or(str::is_empty) {
+        let binding = binding.or(transport);
+        if binding.is_none() {
             findings.warn(
                 Oddity::BindingMissing,
                 || view.at.to_string(),
@@ -146,6 +144,19 @@ fn supported(root: &View<'_, '_>, interfaces: &mut Vec<Interface>, findings: &mu
     }
 }
 
+/// The URL of an entry in a list of interfaces. One without is left out.
+fn url_of<'n>(view: &View<'n, '_>, findings: &mut Findings) -> Option<&'n str> {
+    let url = view.text("url", findings).filter(|url| !url.trim().is_empty());
+    if url.is_none() {
+        findings.warn(
+            Oddity::UrlMissing,
+            || view.at.to_string(),
+            || "an interface without a `url`, left out".to_owned(),
+        );
+    }
+    url
+}
+
 /// The version that a v1.0 body states for all its interfaces, as the shapes before v1.0 did.
 fn document_version(root: &View<'_, '_>, findings: &mut Findings) -> Option<String> {
     let versions = root.texts("protocolVersions", findings);
@@ -172,15 +183,7 @@ fn legacy(root: &View<'_, '_>, default: &str, interfaces: &mut Vec<Interface>, f
     for (n, entry) in entries.iter().enumerate() {
         let Some(view) = View::of(entry, list.index(n), findings) else { continue };
         view.tolerate(&["url", "transport"], findings);
-        let url = view.text("url", findings).unwrap_or_default();
-        if url.trim().is_empty() {
-            findings.warn(
-                Oddity::UrlMissing,
-                || view.at.to_string(),
-                || "an interface without a `url`, left out".to_owned(),
-            );
-            continue;
-        }
+        let Some(url) = url_of(&view, findings) else { continue };
         let binding = view.text("transport", findings).filter(|binding| !binding.is_empty());
         let binding = binding.unwrap_or(DEFAULT_BINDING);
         interfaces.push(interface(url, binding, version.clone(), "", view.at, findings));
@@ -219,6 +222,10 @@ fn interface(
 
 /// `Major.Minor` of a protocol version. One that cannot be read stays as it is, with a warning.
 fn version_of(text: &str, at: Place<'_>, findings: &mut Findings) -> String {
+    if text.len() > Limits::MAX_TEXT_BYTES {
+        // It was refused; what is said of a refused document does not repeat it.
+        return String::new();
+    }
     ProtocolVersion::parse(text).map_or_else(
         || {
             findings.warn(

@@ -5,8 +5,10 @@
 //! for every live agent, so it is made of short boxed texts, and lists that are often equal are shared.
 //! Invariant: the normal form of an accepted card has a name, an interface, and skills with distinct ids.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::document::Limits;
 use super::finding::{Code, Findings, Oddity};
 use super::generation::{Generation, Shape};
 use super::interface::{self, Interface};
@@ -89,7 +91,9 @@ impl Normal {
 
     /// The protocol versions its interfaces speak, in order, each once. Unknown ones are left out.
     pub fn spoken_versions(&self) -> Vec<&str> {
-        interface::spoken_versions(&self.interfaces)
+        let mut seen = HashSet::new();
+        let versions = self.interfaces.iter().map(|interface| interface.version.as_ref());
+        versions.filter(|version| !version.is_empty() && seen.insert(*version)).collect()
     }
 
     /// Reads a document whose generation is known. What it yields is only meaningful when nothing was refused.
@@ -108,7 +112,7 @@ impl Normal {
             }
             Shape::Superset => {}
         }
-        let name = root.text("name", findings).unwrap_or_default();
+        let name = root.text_within("name", usize::MAX, findings).unwrap_or_default();
         if name.is_empty() && root.find("name").is_none_or(|found| found.value.as_text().is_some()) {
             findings.refuse(
                 Code::NameMissing,
@@ -116,7 +120,9 @@ impl Normal {
                 || "absent or empty; a card has a `name` that is not empty".to_owned(),
             );
         }
-        let version = root.text("version", findings).filter(|version| !version.is_empty());
+        let version = root
+            .text_within("version", Limits::MAX_VERSION_BYTES, findings)
+            .filter(|version| !version.is_empty());
         if version.is_none() && root.find("version").is_none_or(|found| found.value.as_text().is_some()) {
             findings.warn(
                 Oddity::VersionMissing,
@@ -161,7 +167,7 @@ impl Normal {
 /// The media types in `texts`, as everything here compares them.
 pub(super) fn normal_modes(texts: &[&str]) -> Modes {
     let mut modes: Vec<Box<str>> = Vec::with_capacity(texts.len());
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     for mode in texts.iter().map(|text| modes::normalise(text)) {
         if !mode.is_empty() && seen.insert(mode.clone()) {
             modes.push(mode.into());
@@ -178,6 +184,15 @@ fn capabilities(
     let legacy = |findings: &mut Findings| {
         let released = root.flag("supportsAuthenticatedExtendedCard", findings);
         let dev_window = root.flag("supportsExtendedAgentCard", findings);
+        if let (Some(released), Some(dev_window)) = (released, dev_window)
+            && released != dev_window
+        {
+            findings.refuse(
+                Code::Contradiction,
+                || root.place("supportsExtendedAgentCard").to_string(),
+                || format!("`{dev_window}`, but `supportsAuthenticatedExtendedCard` is `{released}`; equal ones or one of them is allowed"),
+            );
+        }
         released.or(dev_window)
     };
     let found = root.find("capabilities");
@@ -203,11 +218,19 @@ fn capabilities(
         Shape::Superset => {}
     }
     let (own, old) = (view.flag("extendedAgentCard", findings), legacy(findings));
-    let extended_card = if shape == Shape::V0 { old.or(own) } else { own.or(old) };
+    if let (Some(own), Some(old)) = (own, old)
+        && own != old
+    {
+        findings.refuse(
+            Code::Contradiction,
+            || view.place("extendedAgentCard").to_string(),
+            || format!("`{own}`, but the legacy member at the top level is `{old}`; equal ones or one of them is allowed"),
+        );
+    }
     let capabilities = Capabilities {
         streaming: view.flag("streaming", findings).unwrap_or_default(),
         push_notifications: view.flag("pushNotifications", findings).unwrap_or_default(),
-        extended_card: extended_card.unwrap_or_default(),
+        extended_card: own.or(old).unwrap_or_default(),
     };
     let extensions = view
         .array("extensions", findings)

@@ -4,10 +4,11 @@
 //! (bare names, or names under `schemes`), in any mixture: both forms of one statement read as one value.
 //! Texts are left out. What no release of A2A defines is kept whole, so that a change to it shows.
 
+use super::document::Limits;
 use super::finding::{Findings, Oddity};
 use super::generation::{Generation, Shape};
 use super::node::{Node, Object, Place};
-use super::view::{View, strings, unexpected_type, wrong_type};
+use super::view::{View, name_within, strings, unexpected_type, within, wrong_type};
 
 /// A security scheme. Absent texts are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +82,7 @@ pub(super) fn schemes(
     if let Some(view) = found.and_then(|found| View::of(found.value, root.at.key(found.key), findings)) {
         let shape = generation.map_or(Shape::V0, Generation::shape);
         for (name, node) in view.members {
+            name_within(name, view.at, findings);
             let Some(scheme) = View::of(node, view.at.key(name), findings) else { continue };
             schemes.push((name.as_ref().into(), scheme_of(&scheme, shape, findings)));
         }
@@ -99,6 +101,7 @@ fn authentication(root: &View<'_, '_>, findings: &mut Findings) -> Vec<(Box<str>
     for (n, item) in items.iter().enumerate() {
         match item {
             Node::Text(name) => {
+                within(name, Limits::MAX_TEXT_BYTES, list.index(n), findings);
                 let scheme = Scheme::HttpAuth { scheme: name.as_ref().into(), bearer_format: Box::default() };
                 schemes.push((name.as_ref().into(), scheme));
             }
@@ -209,7 +212,11 @@ fn flows(scheme: &View<'_, '_>, findings: &mut Findings) -> Vec<Flow> {
 fn flow_scopes(flow: &View<'_, '_>, findings: &mut Findings) -> Vec<Box<str>> {
     let found = flow.find("scopes");
     let view = found.and_then(|found| View::of(found.value, flow.at.key(found.key), findings));
-    view.map_or_else(Vec::new, |view| sorted(view.members.iter().map(|(name, _)| name.as_ref())))
+    let Some(view) = view else { return Vec::new() };
+    for (name, _) in view.members {
+        name_within(name, view.at, findings);
+    }
+    sorted(view.members.iter().map(|(name, _)| name.as_ref()))
 }
 
 fn sorted<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Box<str>> {
@@ -265,6 +272,9 @@ fn requirement(entry: &View<'_, '_>, later: bool, shape: Shape, findings: &mut F
         Some(found) => View::of(found.value, entry.at.key(found.key), findings).unwrap_or(*entry),
         None => *entry,
     };
+    for (name, _) in inner.members {
+        name_within(name, inner.at, findings);
+    }
     let mut schemes: Vec<_> = inner
         .members
         .iter()

@@ -5,12 +5,13 @@
 
 use std::collections::HashSet;
 
+use super::document::Limits;
 use super::finding::{Code, Findings, shown};
 use super::generation::Shape;
 use super::node::{Node, Place};
 use super::normal::{Modes, normal_modes};
 use super::security::{self, Requirement};
-use super::view::{View, unexpected_type};
+use super::view::{View, strings, unexpected_type};
 
 #[derive(Debug, Clone)]
 pub struct Skill {
@@ -48,7 +49,17 @@ impl Defaults {
 }
 
 fn modes(view: &View<'_, '_>, name: &str, findings: &mut Findings) -> Modes {
-    normal_modes(&view.texts(name, findings))
+    let Some((key, items)) = view.array(name, findings) else { return Modes::default() };
+    let (at, most) = (view.at.key(key), Limits::MAX_MODES);
+    if items.len() > most {
+        findings.refuse(
+            Code::TooManyModes,
+            || at.to_string(),
+            || format!("{} modes; at most {most} are allowed", items.len()),
+        );
+        return Modes::default();
+    }
+    normal_modes(&strings(items, at, findings))
 }
 
 /// All skills, in order.

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use super::document::Limits;
 use super::finding::{Code, Findings, Oddity, shown};
 use super::node::{Node, Place};
 
@@ -46,12 +47,17 @@ impl<'n, 'a> View<'n, 'a> {
 
     /// A text that a fence depends on.
     pub(super) fn text(&self, name: &str, findings: &mut Findings) -> Option<&'n str> {
+        self.text_within(name, Limits::MAX_TEXT_BYTES, findings)
+    }
+
+    /// A text that a fence depends on, of at most `most` bytes.
+    pub(super) fn text_within(&self, name: &str, most: usize, findings: &mut Findings) -> Option<&'n str> {
         let Member { key, value } = self.find(name)?;
-        let text = value.as_text();
-        if text.is_none() {
-            wrong_type(self.at.key(key), value, "a string", findings);
+        match value.as_text() {
+            Some(text) => within(text, most, self.at.key(key), findings),
+            None => wrong_type(self.at.key(key), value, "a string", findings),
         }
-        text
+        value.as_text()
     }
 
     /// A text for people: of the wrong type it counts as absent.
@@ -132,11 +138,37 @@ pub(super) fn strings<'n>(items: &'n [Node<'_>], at: Place<'_>, findings: &mut F
     let mut texts = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
         match item.as_text() {
-            Some(text) => texts.push(text),
+            Some(text) => {
+                within(text, Limits::MAX_TEXT_BYTES, at.index(n), findings);
+                texts.push(text);
+            }
             None => wrong_type(at.index(n), item, "a string", findings),
         }
     }
     texts
+}
+
+/// Notes a violation if `text` is longer than `most` bytes. The message does not repeat it.
+pub(super) fn within(text: &str, most: usize, at: Place<'_>, findings: &mut Findings) {
+    if text.len() > most {
+        findings.refuse(
+            Code::TooLong,
+            || at.to_string(),
+            || format!("{} bytes; at most {most} are allowed", text.len()),
+        );
+    }
+}
+
+/// As [`within`], for a name that is the last step of `at`: told where its object lies, without the name.
+pub(super) fn name_within(name: &str, object: Place<'_>, findings: &mut Findings) {
+    let most = Limits::MAX_TEXT_BYTES;
+    if name.len() > most {
+        findings.refuse(
+            Code::TooLong,
+            || object.to_string(),
+            || format!("the name {} has {} bytes; at most {most} are allowed", shown(name), name.len()),
+        );
+    }
 }
 
 /// Notes a violation: a member of the wrong type that a fence depends on.
