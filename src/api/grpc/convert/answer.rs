@@ -38,10 +38,13 @@ pub(in super::super) fn written(written: Written) -> pb::Written {
         warnings: card.map_or_else(Vec::new, warnings),
         superseded: written.superseded,
         dry_run: written.dry_run,
+        warnings_omitted: 0,
     };
-    // What is done is never told as a failure: the longest texts go, the last one first.
+    // What is done is never told as a failure because there is much to say of it.
     while answer.encoded_len() > MESSAGE_MAX && !answer.warnings.is_empty() {
-        answer.warnings.truncate(answer.warnings.len() / 2);
+        let all = answer.warnings.len();
+        answer.warnings.truncate(all / 2);
+        answer.warnings_omitted += u32::try_from(all - answer.warnings.len()).unwrap_or(u32::MAX);
     }
     answer
 }
