@@ -17,6 +17,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && cp target/release/cardfence /usr/local/bin/cardfence
 
 FROM debian:bookworm-slim
+# The certificates are for a PostgreSQL server that is reached with `sslmode=verify-full`.
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --home-dir /var/lib/cardfence --create-home --shell /usr/sbin/nologin cardfence
 COPY --from=build /usr/local/bin/cardfence /usr/local/bin/cardfence
 COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/cardfence/

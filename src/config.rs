@@ -25,6 +25,10 @@ pub struct Args {
     /// `apply` brings the schema up to date at start, `check` refuses another schema [default: apply]
     #[arg(long, env = "CARDFENCE_MIGRATE", value_name = "MODE")]
     pub migrate: Option<String>,
+    /// The database's address leads to PgBouncer in transaction mode; needs `--migrate check`, since migrations do
+    /// not work through it
+    #[arg(long, env = "CARDFENCE_POOLED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub pooled: Option<bool>,
     /// What this node calls itself in its answers [default: the host's name and the port]
     #[arg(long, env = "CARDFENCE_NODE", value_name = "NAME")]
     pub node: Option<String>,
@@ -125,6 +129,8 @@ pub struct Config {
     pub listen: SocketAddr,
     pub store: StoreUrl,
     pub migrate: Migrate,
+    /// The database is reached through PgBouncer in transaction mode.
+    pub pooled: bool,
     pub node: Option<String>,
     pub default_max_staleness: Duration,
     pub default_wait: Duration,
@@ -162,7 +168,12 @@ impl Args {
     pub fn from_file(path: &std::path::Path) -> Result<Self, Error> {
         let failed = |why: String| Error::File { path: path.display().to_string(), why };
         let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        toml::from_str(&text).map_err(|error| failed(error.to_string()))
+        // The error itself quotes the line, which may hold a password.
+        toml::from_str(&text).map_err(|error| {
+            let line =
+                error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            failed(format!("line {line}: {}", error.message()))
+        })
     }
 
     /// These settings, and those of `lower` where these say nothing.
@@ -172,6 +183,7 @@ impl Args {
             listen: self.listen.or(lower.listen),
             store: self.store.or(lower.store),
             migrate: self.migrate.or(lower.migrate),
+            pooled: self.pooled.or(lower.pooled),
             node: self.node.or(lower.node),
             insecure: self.insecure.or(lower.insecure),
             default_max_staleness: self.default_max_staleness.or(lower.default_max_staleness),
@@ -207,7 +219,8 @@ impl Args {
                 Some("check") => Migrate::Check,
                 Some(other) => return Err(invalid("migrate", other, "apply or check")),
             },
-            node: self.node,
+            pooled: self.pooled == Some(true),
+            node: self.node.map(node).transpose()?,
             default_max_staleness: duration("default_max_staleness", self.default_max_staleness, 5_000)?,
             default_wait: duration("default_wait", self.default_wait, 1_000)?,
             poll: duration("poll", self.poll, 100)?,
@@ -218,7 +231,7 @@ impl Args {
             max_requests: count("max_requests", self.max_requests, 4_096)?,
             max_connections: count("max_connections", self.max_connections, 16_384)?,
             max_card_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
-            otlp_endpoint: self.otlp_endpoint,
+            otlp_endpoint: self.otlp_endpoint.map(endpoint).transpose()?,
             log_format: match self.log_format.as_deref() {
                 None | Some("text") => LogFormat::Text,
                 Some("json") => LogFormat::Json,
@@ -242,11 +255,18 @@ impl Config {
         at_most("default_wait", self.default_wait, Duration::from_secs(10))?;
         at_most("poll", self.poll, Duration::from_secs(60))?;
         positive("poll", self.poll)?;
+        if self.pooled && self.migrate == Migrate::Apply {
+            return Err(invalid(
+                "migrate",
+                "apply",
+                "check, with pooled: migrations need the database itself",
+            ));
+        }
         positive("exchange_timeout", self.exchange_timeout)?;
         positive("write_timeout", self.write_timeout)?;
         positive("request_timeout", self.request_timeout)?;
-        // A refusal or an unknown outcome must be told before the request is given up.
-        at_most("write_timeout", self.write_timeout, self.request_timeout)?;
+        // A refusal or an unknown outcome must be told before the request is given up, slow upload included.
+        at_most("write_timeout", self.write_timeout, self.request_timeout / 2)?;
         Ok(self)
     }
 }
@@ -259,6 +279,7 @@ impl fmt::Display for Config {
         writeln!(f, "listen = \"{}\"", self.listen)?;
         writeln!(f, "store = {:?}", self.store.to_string())?;
         writeln!(f, "migrate = \"{migrate}\"")?;
+        writeln!(f, "pooled = {}", self.pooled)?;
         if let Some(node) = &self.node {
             writeln!(f, "node = {node:?}")?;
         }
@@ -297,6 +318,7 @@ fn listen(text: Option<&str>) -> Result<SocketAddr, Error> {
 fn store(text: &str) -> Result<StoreUrl, Error> {
     if let Some(path) = text.strip_prefix("sqlite:")
         && !path.is_empty()
+        && !path.starts_with("//")
     {
         return Ok(StoreUrl::Sqlite(PathBuf::from(path)));
     }
@@ -311,8 +333,31 @@ fn store(text: &str) -> Result<StoreUrl, Error> {
             )),
         };
     }
-    let shown = text.split("://").next().unwrap_or_default();
+    // What follows the scheme may hold a password.
+    let shown = text.split(':').next().unwrap_or_default();
     Err(invalid("store", shown, "sqlite:PATH or postgres://…"))
+}
+
+/// It goes with every answer, so it is short and one line.
+fn node(name: String) -> Result<String, Error> {
+    if (1..=128).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(name);
+    }
+    let shown: String = name.escape_debug().take(100).collect();
+    Err(invalid("node", &shown, "1 to 128 visible ASCII characters"))
+}
+
+/// Printed and logged, so it may hold no credentials.
+fn endpoint(url: String) -> Result<String, Error> {
+    let plain =
+        |url: &url::Url| url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    match url::Url::parse(&url) {
+        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && plain(&parsed) => Ok(url),
+        _ => {
+            let allowed = "a URL such as http://127.0.0.1:4317, without user, password or query";
+            Err(invalid("otlp_endpoint", url.split(':').next().unwrap_or_default(), allowed))
+        }
+    }
 }
 
 fn duration(name: &'static str, text: Option<String>, default_millis: u64) -> Result<Duration, Error> {
@@ -356,8 +401,12 @@ mod tests {
         for shown in [config.to_string(), format!("{config:?}")] {
             assert!(!shown.contains("hunter2"), "{shown}");
         }
-        let broken = Args { store: Some("mysql://user:hunter2@db".to_owned()), ..Args::default() }.check();
-        assert!(!broken.unwrap_err().to_string().contains("hunter2"));
+        for broken in
+            ["mysql://user:hunter2@db", "postgres:user:hunter2@db", "postgres://u:hunter2@db:port/x"]
+        {
+            let broken = Args { store: Some(broken.to_owned()), ..Args::default() }.check();
+            assert!(!broken.unwrap_err().to_string().contains("hunter2"));
+        }
     }
 
     #[test]
@@ -386,11 +435,17 @@ mod tests {
             Args { listen: Some("localhost".to_owned()), ..Args::default() },
             Args { migrate: Some("yes".to_owned()), ..Args::default() },
             Args { max_requests: Some(0), ..Args::default() },
+            Args { node: Some("n".repeat(129)), ..Args::default() },
+            Args { node: Some("two words".to_owned()), ..Args::default() },
+            Args { otlp_endpoint: Some("http://user:hunter2@otel:4317".to_owned()), ..Args::default() },
+            Args { otlp_endpoint: Some("otel".to_owned()), ..Args::default() },
+            Args { store: Some("sqlite://relative.db".to_owned()), ..Args::default() },
             Args { store: Some("sqlite:".to_owned()), ..Args::default() },
             Args { log_format: Some("xml".to_owned()), ..Args::default() },
         ];
         for args in bad {
-            assert!(args.clone().check().is_err(), "{args:?}");
+            let told = args.clone().check().expect_err("it is refused").to_string();
+            assert!(!told.contains("hunter2"), "{told}");
         }
     }
 }

@@ -198,3 +198,71 @@ fn the_seeds_silent_mutation_is_told() {
         }
     }
 }
+
+/// `count` things that `one` makes, joined.
+fn many(count: usize, one: impl Fn(usize) -> String) -> String {
+    (0..count).map(one).collect::<Vec<_>>().join(",")
+}
+
+fn text_of(change: &Change) -> usize {
+    change.items.iter().map(|item| item.pointer.len() + item.subject.len()).sum()
+}
+
+#[test]
+fn a_change_is_bounded_and_its_class_is_not() {
+    let of = |skills: String| {
+        card(&format!(r#"{{"name":"A","version":"1","url":"https://a","skills":[{skills}]}}"#))
+    };
+    let skill = |n: usize, modes: &str| format!(r#"{{"id":"s{n}","inputModes":[{modes}]}}"#);
+    let few = |n: usize| skill(n, r#""z/z","a/a""#);
+    let wide = of(many(500, |n| skill(n, &format!(r#""z/z",{}"#, many(20, |m| format!("\"m/{m}\""))))));
+    let narrow = of(many(500, few));
+
+    // Each of the 500 skills loses 20 modes and gains one: the count ends the list.
+    let change = Change::between(&wide, &narrow);
+    assert_eq!((change.class, change.silent, change.items.len()), (Class::Breaking, true, 1_001));
+    let last = change.items.last().expect("items");
+    assert_eq!((last.kind.as_str(), last.class), ("more_changes", Class::Breaking));
+
+    // A thousand additions fill the list; the one loss is beyond it and still decides.
+    let (before, after) = (of(few(0)), of(many(1_000, |n| format!(r#"{{"id":"t{n}"}}"#))));
+    let exact = Change::between(&of(String::new()), &after);
+    assert_eq!((exact.class, exact.items.len()), (Class::Additive, 1_000));
+    assert!(exact.items.iter().all(|item| item.kind.as_str() == "skill_added"));
+    assert_eq!(Change::between(&before, &after).class, Class::Breaking);
+    let stream = |on: bool, skills: String| {
+        card(&format!(
+            r#"{{"name":"A","version":"1","url":"https://a","capabilities":{{"streaming":{on}}},"skills":[{skills}]}}"#
+        ))
+    };
+    let change = Change::between(
+        &stream(true, String::new()),
+        &stream(false, many(1_000, |n| format!(r#"{{"id":"t{n}"}}"#))),
+    );
+    assert_eq!((change.class, change.silent, change.items.len()), (Class::Breaking, true, 1_001));
+    assert_eq!(change.items[1_000].class, Class::Breaking);
+}
+
+#[test]
+fn the_text_of_a_change_is_bounded() {
+    let of = |skills: String| {
+        card(&format!(r#"{{"name":"A","version":"1","url":"https://a","skills":[{skills}]}}"#))
+    };
+    let long = "ü".repeat(200);
+    let change = Change::between(&of(String::new()), &of(many(500, |n| format!(r#"{{"id":"{long}{n}"}}"#))));
+    assert_eq!(change.class, Class::Additive);
+    assert!(text_of(&change) <= 64 * 1024 && text_of(&change) > 63 * 1024, "{}", text_of(&change));
+    let (last, listed) = change.items.split_last().expect("items");
+    assert_eq!((last.kind.as_str(), last.class), ("more_changes", Class::Additive));
+    // 253 bytes have room for 126 characters of two.
+    assert!(listed.iter().all(|item| item.subject == format!("{}…", "ü".repeat(126))));
+
+    let scheme = |name: &str| {
+        card(&format!(
+            r#"{{"name":"A","url":"https://a","securitySchemes":{{"{name}":{{"type":"mutualTLS"}}}}}}"#
+        ))
+    };
+    let change = Change::between(&scheme("k"), &scheme(&"/".repeat(300)));
+    let added = change.items.last().expect("items");
+    assert_eq!((added.kind.as_str(), added.pointer.as_str()), ("security_scheme_added", "/securitySchemes"));
+}

@@ -82,6 +82,7 @@ CREATE INDEX request_at_idx ON request (at);
 CREATE TABLE liveness (
     namespace text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
+    revision bigint NOT NULL,
     origin_confirmed_at bigint NOT NULL,
     registers bigint[] NOT NULL,
     release text,

@@ -60,6 +60,7 @@ CREATE INDEX request_at_idx ON request (at);
 CREATE TABLE liveness (
     namespace TEXT NOT NULL,
     name TEXT NOT NULL,
+    revision INTEGER NOT NULL,
     origin_confirmed_at INTEGER NOT NULL,
     -- A JSON array of microseconds since the Unix epoch.
     registers TEXT NOT NULL,

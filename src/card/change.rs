@@ -75,8 +75,10 @@ pub struct Item {
     pub kind: ItemKind,
     pub class: Class,
     /// A JSON Pointer into the document where it lies: the old one for what is gone, else the new one.
+    /// At most 256 bytes: what lies deeper is told by the place above it.
     pub pointer: String,
-    /// What it is about: a skill's id, a mode, a URL. Empty where there is but one.
+    /// What it is about: a skill's id, a mode, a URL. Empty where there is but one. At most 256 bytes: a
+    /// longer one is cut, and ends in `…`.
     pub subject: String,
 }
 
@@ -87,6 +89,7 @@ pub struct Change {
     pub class: Class,
     /// Not cosmetic, although the card's own version stayed the same.
     pub silent: bool,
+    /// At most a thousand and 64 KiB of text, then one `more_changes` that stands for the rest.
     pub items: Vec<Item>,
 }
 
@@ -107,7 +110,7 @@ impl Change {
     /// From a card to its tombstone.
     pub fn retirement() -> Self {
         let mut items = Items::default();
-        items.add(ItemKind::AgentRetired, Class::Breaking, String::new(), "");
+        items.add(ItemKind::AgentRetired, Class::Breaking, String::new, "");
         Self { class: Class::Breaking, silent: false, items: items.into_list() }
     }
 }

@@ -17,27 +17,47 @@ use super::scan::{DEEPEST, scan};
 use super::skill::Skill;
 
 /// The most items that a change lists: cards of the largest size can differ in millions of modes.
-const MOST: usize = 10_000;
+const MOST: usize = 1_000;
 
-/// The items of a change. Past [`MOST`] they only count towards its class.
+/// The most text that the items hold, in bytes: a change is stored, sent and shown in whole.
+const MOST_TEXT: usize = 64 * 1024;
+
+/// The longest subject, and the longest pointer, in bytes.
+const LONGEST: usize = 256;
+
+/// The items of a change. Past [`MOST`] of them or [`MOST_TEXT`] they only count towards its class.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     list: Vec<Item>,
-    /// The gravest class of those that are not listed.
+    text: usize,
+    /// The gravest class of those that are not listed. Once there is one, no more are listed.
     beyond: Option<Class>,
 }
 
 impl Items {
-    pub(super) fn add(&mut self, kind: ItemKind, class: Class, pointer: String, subject: &str) {
-        if self.is_full() {
-            self.beyond = self.beyond.max(Some(class));
-        } else {
-            self.list.push(Item { kind, class, pointer, subject: subject.to_owned() });
+    /// Adds an item. Its pointer is only made when there is room for it.
+    pub(super) fn add(
+        &mut self,
+        kind: ItemKind,
+        class: Class,
+        pointer: impl FnOnce() -> String,
+        subject: &str,
+    ) {
+        if self.beyond.is_none() && self.list.len() < MOST {
+            let (pointer, subject) = (ancestor(pointer()), cut(subject));
+            let text = self.text + pointer.len() + subject.len();
+            if text <= MOST_TEXT {
+                self.text = text;
+                self.list.push(Item { kind, class, pointer, subject });
+                return;
+            }
         }
+        self.beyond = self.beyond.max(Some(class));
     }
 
-    fn is_full(&self) -> bool {
-        self.list.len() >= MOST
+    /// Whether there are items that are not listed.
+    fn is_over(&self) -> bool {
+        self.beyond.is_some()
     }
 
     /// The gravest class so far.
@@ -53,6 +73,24 @@ impl Items {
         }
         self.list
     }
+}
+
+/// `subject`, cut at a character when it is long.
+fn cut(subject: &str) -> String {
+    const ELLIPSIS: &str = "…";
+    if subject.len() <= LONGEST {
+        return subject.to_owned();
+    }
+    let end = subject.floor_char_boundary(LONGEST - ELLIPSIS.len());
+    format!("{}{ELLIPSIS}", &subject[..end])
+}
+
+/// `pointer`, or when it is long the nearest place above that is not: half a pointer would point nowhere.
+fn ancestor(mut pointer: String) -> String {
+    while pointer.len() > LONGEST {
+        pointer.truncate(pointer.rfind('/').unwrap_or_default());
+    }
+    pointer
 }
 
 /// A card and its document.
@@ -199,14 +237,14 @@ impl<'c> Pair<'c> {
         self.security(items);
         let (before, after) = (self.old.card, self.new.card);
         if items.list.is_empty() && before.negotiation_fingerprint() != after.negotiation_fingerprint() {
-            items.add(ItemKind::NegotiationChanged, Class::Breaking, String::new(), "");
+            items.add(ItemKind::NegotiationChanged, Class::Breaking, String::new, "");
         }
         match (before.shape(), after.shape()) {
             (from, to) if from == to => {}
             (_, to @ Shape::Superset) => {
-                items.add(ItemKind::ShapeWidened, Class::Additive, String::new(), to.as_str());
+                items.add(ItemKind::ShapeWidened, Class::Additive, String::new, to.as_str());
             }
-            (_, to) => items.add(ItemKind::ShapeChanged, Class::Breaking, String::new(), to.as_str()),
+            (_, to) => items.add(ItemKind::ShapeChanged, Class::Breaking, String::new, to.as_str()),
         }
     }
 
@@ -214,16 +252,16 @@ impl<'c> Pair<'c> {
         let (old, new) = (self.old.normal, self.new.normal);
         for (n, skill) in old.skills.iter().enumerate() {
             if new.skill(&skill.id).is_none() {
-                items.add(ItemKind::SkillRemoved, Class::Breaking, format!("/skills/{n}"), &skill.id);
+                items.add(ItemKind::SkillRemoved, Class::Breaking, || format!("/skills/{n}"), &skill.id);
             }
         }
         for (n, is) in new.skills.iter().enumerate() {
             let Some(was) = old.skill(&is.id) else {
-                items.add(ItemKind::SkillAdded, Class::Additive, format!("/skills/{n}"), &is.id);
+                items.add(ItemKind::SkillAdded, Class::Additive, || format!("/skills/{n}"), &is.id);
                 continue;
             };
             if was.security != is.security {
-                items.add(ItemKind::SkillSecurityChanged, Class::Breaking, format!("/skills/{n}"), &is.id);
+                items.add(ItemKind::SkillSecurityChanged, Class::Breaking, || format!("/skills/{n}"), &is.id);
             }
         }
     }
@@ -241,16 +279,16 @@ impl<'c> Pair<'c> {
             let own = own.map(|modes| modes.map(Known::of));
             let was = own[0].as_ref().unwrap_or(&defaults[0]);
             let is = own[1].as_ref().unwrap_or(&defaults[1]);
-            // Once the list is full the first of each kind settles the class.
+            // Once the list has ended the first of each kind settles the class.
             for mode in was.without(is) {
-                items.add(list.removed, Class::Breaking, self.old.modes(list, m), mode);
-                if items.is_full() {
+                items.add(list.removed, Class::Breaking, || self.old.modes(list, m), mode);
+                if items.is_over() {
                     break;
                 }
             }
             for mode in is.without(was) {
-                items.add(list.added, Class::Additive, self.new.modes(list, n), mode);
-                if items.is_full() {
+                items.add(list.added, Class::Additive, || self.new.modes(list, n), mode);
+                if items.is_over() {
                     break;
                 }
             }
@@ -263,9 +301,9 @@ impl<'c> Pair<'c> {
             match (on(was), on(is)) {
                 (true, false) => {
                     let pointer = self.old.first(places).unwrap_or_default();
-                    items.add(*withdrawn, Class::Breaking, pointer, "");
+                    items.add(*withdrawn, Class::Breaking, || pointer, "");
                 }
-                (false, true) => items.add(*added, Class::Additive, self.place(places), ""),
+                (false, true) => items.add(*added, Class::Additive, || self.place(places), ""),
                 _ => {}
             }
         }
@@ -276,19 +314,19 @@ impl<'c> Pair<'c> {
         let held: HashSet<_> = old.iter().map(Interface::key).collect();
         let holds: HashSet<_> = new.iter().map(Interface::key).collect();
         for gone in old.iter().filter(|interface| !holds.contains(&interface.key())) {
-            items.add(ItemKind::InterfaceRemoved, Class::Breaking, gone.pointer.to_string(), &gone.url);
+            items.add(ItemKind::InterfaceRemoved, Class::Breaking, || gone.pointer.to_string(), &gone.url);
         }
         for fresh in new.iter().filter(|interface| !held.contains(&interface.key())) {
-            items.add(ItemKind::InterfaceAdded, Class::Additive, fresh.pointer.to_string(), &fresh.url);
+            items.add(ItemKind::InterfaceAdded, Class::Additive, || fresh.pointer.to_string(), &fresh.url);
         }
         let (Some(was), Some(is)) = (old.first(), new.first()) else { return };
         let kept_before = old.iter().map(Interface::key).filter(|key| holds.contains(key));
         let kept_after = new.iter().map(Interface::key).filter(|key| held.contains(key));
         if was.key() != is.key() {
             let kind = ItemKind::PreferredInterfaceChanged;
-            items.add(kind, Class::Breaking, is.pointer.to_string(), &is.url);
+            items.add(kind, Class::Breaking, || is.pointer.to_string(), &is.url);
         } else if !kept_before.eq(kept_after) {
-            items.add(ItemKind::InterfacesReordered, Class::Breaking, is.pointer.to_string(), "");
+            items.add(ItemKind::InterfacesReordered, Class::Breaking, || is.pointer.to_string(), "");
         }
     }
 
@@ -296,7 +334,7 @@ impl<'c> Pair<'c> {
         let (old, new) = (self.old.normal, self.new.normal);
         let pointer = |index: u32| format!("/capabilities/extensions/{index}");
         for gone in old.extensions.iter().filter(|extension| new.extension(&extension.uri).is_none()) {
-            items.add(ItemKind::ExtensionRemoved, Class::Breaking, pointer(gone.index), &gone.uri);
+            items.add(ItemKind::ExtensionRemoved, Class::Breaking, || pointer(gone.index), &gone.uri);
         }
         for extension in &new.extensions {
             let was = old.extension(&extension.uri).map(|extension| extension.required);
@@ -306,7 +344,7 @@ impl<'c> Pair<'c> {
                 (_, true) => (ItemKind::ExtensionRequired, Class::Breaking),
                 (Some(_), false) => (ItemKind::ExtensionRelaxed, Class::Breaking),
             };
-            items.add(kind, class, pointer(extension.index), &extension.uri);
+            items.add(kind, class, || pointer(extension.index), &extension.uri);
         }
     }
 
@@ -318,7 +356,7 @@ impl<'c> Pair<'c> {
             self.place(&[&places[0], &places[1], "/authentication/schemes"])
         };
         for (name, _) in old.schemes.iter().filter(|(name, _)| new.scheme(name).is_none()) {
-            items.add(ItemKind::SecuritySchemeRemoved, Class::Breaking, place(name), name);
+            items.add(ItemKind::SecuritySchemeRemoved, Class::Breaking, || place(name), name);
         }
         for (name, scheme) in &new.schemes {
             let kind = match old.scheme(name) {
@@ -326,10 +364,10 @@ impl<'c> Pair<'c> {
                 Some(_) => ItemKind::SecuritySchemeChanged,
                 None => ItemKind::SecuritySchemeAdded,
             };
-            items.add(kind, Class::Breaking, place(name), name);
+            items.add(kind, Class::Breaking, || place(name), name);
         }
         if old.security != new.security {
-            items.add(ItemKind::SecurityChanged, Class::Breaking, self.place(&SECURITY), "");
+            items.add(ItemKind::SecurityChanged, Class::Breaking, || self.place(&SECURITY), "");
         }
     }
 
@@ -339,13 +377,13 @@ impl<'c> Pair<'c> {
         let (old, new) = (self.old.normal, self.new.normal);
         if before.version() != after.version() {
             let version = after.version().unwrap_or_default();
-            items.add(ItemKind::VersionChanged, Class::Cosmetic, self.place(&["/version"]), version);
+            items.add(ItemKind::VersionChanged, Class::Cosmetic, || self.place(&["/version"]), version);
         }
         for (was, is, place) in
             [(&old.name, &new.name, "/name"), (&old.description, &new.description, "/description")]
         {
             if was != is {
-                items.add(ItemKind::TextChanged, Class::Cosmetic, self.place(&[place]), &place[1..]);
+                items.add(ItemKind::TextChanged, Class::Cosmetic, || self.place(&[place]), &place[1..]);
             }
         }
         for (n, is) in new.skills.iter().enumerate() {
@@ -359,22 +397,22 @@ impl<'c> Pair<'c> {
                 [(&was.name, &is.name, "name"), (&was.description, &is.description, "description")]
             {
                 if was != is {
-                    items.add(ItemKind::TextChanged, Class::Cosmetic, place(name), name);
+                    items.add(ItemKind::TextChanged, Class::Cosmetic, || place(name), name);
                 }
             }
             if was.tags != is.tags {
-                items.add(ItemKind::TagsChanged, Class::Cosmetic, place("tags"), &is.id);
+                items.add(ItemKind::TagsChanged, Class::Cosmetic, || place("tags"), &is.id);
             }
         }
         let signatures = before.signatures() != after.signatures();
         if signatures {
-            items.add(ItemKind::SignaturesChanged, Class::Cosmetic, self.place(&["/signatures"]), "");
+            items.add(ItemKind::SignaturesChanged, Class::Cosmetic, || self.place(&["/signatures"]), "");
         }
         let content = before.content_digest() != after.content_digest();
         if content && items.list.iter().all(|item| item.kind == ItemKind::SignaturesChanged) {
-            items.add(ItemKind::ContentChanged, Class::Cosmetic, String::new(), "");
+            items.add(ItemKind::ContentChanged, Class::Cosmetic, String::new, "");
         } else if !content && !signatures && before.raw_digest() != after.raw_digest() {
-            items.add(ItemKind::FormattingChanged, Class::Cosmetic, String::new(), "");
+            items.add(ItemKind::FormattingChanged, Class::Cosmetic, String::new, "");
         }
     }
 }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::condition::{Condition, Outcome, freshness};
-use super::{Facts, Fence, Placed, SkillWanted, Standing};
-use crate::card::{Capabilities, Skill, modes, version};
+use super::{Facts, Fence, Placed, SkillWanted, Standing, has_modes};
+use crate::card::{Capabilities, version};
 use crate::terms::{Digest, MaxStaleness, Reason, ceil_millis, display_duration};
 
 const NOTHING: &str = "none";
@@ -131,19 +131,12 @@ fn skill(wanted: &SkillWanted, facts: &Facts<'_>) -> (Outcome, String) {
     match facts.card.normal().skill(&wanted.id) {
         Some(skill) => {
             let found = joined("", described(&skill.id, &skill.effective_input, &skill.effective_output));
-            (Outcome::passed_if(!lacks_modes(skill, wanted)), found)
+            (Outcome::passed_if(has_modes(skill, wanted)), found)
         }
         None => (Outcome::Failed, listed(facts.card.normal().skills.iter().map(|skill| &*skill.id))),
     }
 }
 
-fn lacks_modes(skill: &Skill, wanted: &SkillWanted) -> bool {
-    let lacks = |there: &[Box<str>], wanted: &String| !there.iter().any(|mode| modes::accepts(mode, wanted));
-    wanted.input_modes.iter().any(|mode| lacks(&skill.effective_input, mode))
-        || wanted.output_modes.iter().any(|mode| lacks(&skill.effective_output, mode))
-}
-
-/// A skill as a fence names it, in pieces.
 fn described<'a, M: AsRef<str>>(
     id: &'a str,
     input: &'a [M],

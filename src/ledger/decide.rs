@@ -226,6 +226,7 @@ impl Batch {
         if let Some(&confirmed) = registers.last() {
             self.rows.liveness.push(LivenessRow {
                 agent: write.agent.clone(),
+                revision: current.number,
                 origin_confirmed_at: confirmed,
                 registers: registers.clone(),
                 release: release.clone(),

@@ -13,8 +13,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::write::LivenessRow;
 use super::{
-    CardKept, CommitError, Entries, Entry, Error, Head, HeadReport, History, Key, Liveness, PriorRequest,
-    Reading, Revision, RevisionKind, Rows, Seen, SeenRevision, Store, Txn, chain,
+    CardKept, CommitError, Entries, Entry, Error, Head, HeadReport, History, Key, LIVENESS_PAGE, Liveness,
+    PriorRequest, Reading, Revision, RevisionKind, Rows, Seen, SeenRevision, Store, Txn, chain,
 };
 use crate::card::Card;
 use crate::clock::Clock;
@@ -152,11 +152,18 @@ impl Reading for Session {
 
     async fn liveness(&mut self, since: Option<Timestamp>) -> Result<Vec<Liveness>, Error> {
         let tables = self.0.tables().await?;
-        let rows =
-            tables.liveness.values().filter(|row| since.is_none_or(|since| row.origin_confirmed_at >= since));
+        let mut rows: Vec<&LivenessRow> = tables
+            .liveness
+            .values()
+            .filter(|row| since.is_none_or(|since| row.origin_confirmed_at >= since))
+            .collect();
+        rows.sort_by_key(|row| row.origin_confirmed_at);
         Ok(rows
+            .into_iter()
+            .take(LIVENESS_PAGE)
             .map(|row| Liveness {
                 agent: row.agent.clone(),
+                revision: row.revision,
                 origin_confirmed_at: row.origin_confirmed_at,
                 registers: row.registers.clone(),
             })

@@ -100,10 +100,15 @@ pub struct HeadReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Liveness {
     pub agent: AgentName,
+    /// The revision that was current then: a confirmation of it says nothing of another.
+    pub revision: u64,
     pub origin_confirmed_at: Timestamp,
     /// The last registers, oldest first, unchanged ones included; at most [`REGISTERS_KEPT`].
     pub registers: Vec<Timestamp>,
 }
+
+/// How many rows of the liveness table are read at once.
+pub const LIVENESS_PAGE: usize = 5_000;
 
 /// How many registers are kept to tell an agent's redeploy interval from.
 pub const REGISTERS_KEPT: usize = 17;
@@ -129,7 +134,8 @@ pub trait Reading: Send {
     /// At most `limit` entries after `after`, in order, with the bytes of their cards where those still exist.
     async fn read(&mut self, after: u64, limit: usize) -> Result<Vec<Entry>, Error>;
 
-    /// What changed in the liveness table since `since`; `None`: all of it. May repeat what was given before.
+    /// What changed in the liveness table at or after `since` (`None`: ever), oldest first, at most
+    /// [`LIVENESS_PAGE`] rows. May repeat what was given before.
     async fn liveness(&mut self, since: Option<Timestamp>) -> Result<Vec<Liveness>, Error>;
 }
 

@@ -205,6 +205,8 @@ pub struct RequestRow {
 #[derive(Debug, Clone)]
 pub struct LivenessRow {
     pub agent: AgentName,
+    /// The revision that is current.
+    pub revision: u64,
     pub origin_confirmed_at: Timestamp,
     pub registers: Vec<Timestamp>,
     pub release: Option<String>,

@@ -56,7 +56,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            queue: 4096,
+            queue: 1024,
             batch: 256,
             batch_bytes: 1 << 20,
             step: Duration::from_secs(5),
@@ -64,6 +64,10 @@ impl Default for Limits {
         }
     }
 }
+
+/// Pauses between forgetting old request ids, and while there are more than were forgotten at once.
+const FORGET_EVERY: Duration = Duration::from_secs(3600);
+const FORGET_MORE: Duration = Duration::from_secs(10);
 
 /// What a commit of this node made, handed to its own view so that it need not wait for the next poll.
 /// A hint: the view finds the same entries by reading the ledger.
@@ -113,7 +117,7 @@ impl Writer {
             metrics: metrics.clone(),
             waiting,
             stop,
-            forgot_at: None,
+            forget_at: Instant::now() + FORGET_MORE,
         };
         (Self { queue, metrics }, tokio::spawn(task.run()))
     }
@@ -153,7 +157,7 @@ struct Task {
     metrics: Metrics,
     waiting: mpsc::Receiver<Queued>,
     stop: CancellationToken,
-    forgot_at: Option<Instant>,
+    forget_at: Instant,
 }
 
 /// How one attempt to commit a batch ended.
@@ -185,6 +189,9 @@ impl Task {
             }
             if !batch.is_empty() {
                 self.commit(batch).await;
+            }
+            if self.forget_at <= Instant::now() {
+                self.forget().await;
             }
         }
         tracing::debug!("the writer has ended");
@@ -265,27 +272,15 @@ impl Task {
             Err(error) => return Attempt::Failed(error),
         };
         let decided = decide(&*self.judge, txn.head(), txn.now(), writes, seen);
-        let forget = self.forgot_at.is_none_or(|at| at.elapsed() > Duration::from_secs(3600));
-        if decided.rows.is_empty() && !forget {
+        if decided.rows.is_empty() {
             // Nothing to write, so whatever becomes of the commit: it ends the transaction in a way that lets the
             // store keep its session, which dropping it does not.
             let (limit, _) = step("end");
             let _ = tokio::time::timeout(limit.min(Duration::from_secs(1)), txn.commit()).await;
             return Attempt::Done(decided.answers);
         }
-        if !decided.rows.is_empty()
-            && let Err(error) = within(step("append"), txn.append(&decided.rows)).await
-        {
+        if let Err(error) = within(step("append"), txn.append(&decided.rows)).await {
             return Attempt::Failed(error);
-        }
-        let mut all_forgotten = false;
-        if forget {
-            let kept = i64::try_from(self.limits.remember_requests.as_micros()).unwrap_or(i64::MAX);
-            let before = Timestamp::from_micros(txn.now().as_micros().saturating_sub(kept));
-            match within(step("forget"), txn.forget_requests(before)).await {
-                Ok(forgotten) => all_forgotten = forgotten < FORGOTTEN_AT_ONCE,
-                Err(error) => return Attempt::Failed(error),
-            }
         }
         let (limit, _) = step("commit");
         match tokio::time::timeout(limit, txn.commit()).await {
@@ -294,12 +289,32 @@ impl Task {
             Ok(Err(CommitError::Unknown(error))) => return Attempt::Lost(error),
             Err(_) => return Attempt::Lost(timed_out("commit", limit)),
         }
-        // What is left is for the next batch.
-        if all_forgotten {
-            self.forgot_at = Some(Instant::now());
-        }
         self.tell(decided.rows);
         Attempt::Done(decided.answers)
+    }
+
+    /// Forgets old request ids, in a transaction of its own after everyone was answered. What fails, or is left,
+    /// is for a later time.
+    async fn forget(&mut self) {
+        let limit = self.limits.step;
+        let kept = i64::try_from(self.limits.remember_requests.as_micros()).unwrap_or(i64::MAX);
+        let forgotten = async {
+            let mut txn = within((limit, "begin"), self.store.begin()).await?;
+            let before = Timestamp::from_micros(txn.now().as_micros().saturating_sub(kept));
+            let forgotten = within((limit, "forget"), txn.forget_requests(before)).await?;
+            let commit = async { txn.commit().await.map_err(|error| Error::Unavailable(error.to_string())) };
+            within((limit, "commit"), commit).await?;
+            Ok::<u64, Error>(forgotten)
+        };
+        let pause = match forgotten.await {
+            Ok(forgotten) if forgotten >= FORGOTTEN_AT_ONCE => FORGET_MORE,
+            Ok(_) => FORGET_EVERY,
+            Err(error) => {
+                tracing::warn!(%error, "old request ids were not forgotten");
+                FORGET_EVERY
+            }
+        };
+        self.forget_at = Instant::now() + pause;
     }
 
     /// Hands what was committed to the node's own view. When its queue is full the view is reading anyway.
@@ -309,6 +324,7 @@ impl Task {
             .into_iter()
             .map(|row| Liveness {
                 agent: row.agent,
+                revision: row.revision,
                 origin_confirmed_at: row.origin_confirmed_at,
                 registers: row.registers,
             })

@@ -14,7 +14,7 @@ use super::{Call, Refusal, Settings};
 use crate::clock::Moment;
 use crate::fence::{Placed, Standing};
 use crate::terms::{MaxStaleness, Position, Reason, display_duration};
-use crate::view::{Place, Served, View};
+use crate::view::{NotMet, Place, Served, View};
 
 /// What a read demands of the view.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +92,13 @@ pub(super) async fn consult(
     let (served, asked) = if may_wait {
         match view.confirm(&call.arrival, deadline).await {
             Ok(served) => (served, Asked::Answered),
-            Err(_) => (Arc::clone(&view.load()), Asked::InVain(view.authority_head())),
+            Err(NotMet::NotInTime) => (Arc::clone(&view.load()), Asked::InVain(view.authority_head())),
+            Err(NotMet::TooMany) => {
+                let detail = "too many requests wait for a proof at this node";
+                return Err(
+                    Err(Refusal::new(Reason::Overloaded, detail).retry_after(Duration::from_secs(1))),
+                );
+            }
         }
     } else {
         (Arc::clone(&view.load()), Asked::NotYet(view.authority_head()))
@@ -162,6 +168,8 @@ fn placed<'a>(
     let mut worst = Placed::Reached;
     for position in positions {
         let placed = match (served.place(position), proven) {
+            // Applied in a history that the authority contradicted is no answer.
+            (Place::Applied, false) if served.diverged => Placed::Unverifiable,
             (Place::Applied, _) => continue,
             (Place::Differs, true) => Placed::Diverged,
             (Place::Beyond, true) => Placed::InFuture,

@@ -4,11 +4,14 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
-use super::history::{bounded, same_history};
+use super::history::{behind, bounded, same_history};
 use super::{Call, Read, Refusal, Registry, consult};
 use crate::card::{Card, Change, Limits};
+use crate::clock::Moment;
 use crate::terms::{AgentName, Freshness, Reason};
+use crate::view::Served;
 
 /// How long a unified diff may look for the smallest set of lines.
 const DIFF_TIME: Duration = Duration::from_millis(500);
@@ -26,7 +29,8 @@ pub struct Diff {
 }
 
 impl Registry {
-    /// Compares two revisions. `to`: the current one where not given; `from`: the one before `to`.
+    /// Compares two revisions. `to`: the newest that has a card where not given; `from`: the newest before
+    /// `to` that has one.
     ///
     /// # Errors
     /// `revision_not_found`, `invalid_argument` for a tombstone, and what any read may be refused with.
@@ -41,22 +45,32 @@ impl Registry {
     ) -> Result<Diff, Refusal> {
         let (served, now) = self.stand(call, read, &[], Some((agent, to.max(from)))).await?;
         let until = consult::deadline(call, read.wait, &self.settings)?;
-        let current = served.state.agent(agent).map_or(0, |found| found.revision);
-        let to = to.unwrap_or(current);
-        let from = from.unwrap_or(to.saturating_sub(1));
+        let freshness = self.about(&served, &now, agent);
+        let refuse = |reason, detail| {
+            Refusal::new(reason, detail).about(agent).with(|parts| parts.freshness = Some(freshness.clone()))
+        };
+        let missing =
+            || refuse(Reason::RevisionNotFound, format!("{agent} has no earlier card to compare with"));
+        let current = served.state.agent(agent).map_or(0, |held| held.revision);
+        let place = (&*served, &now, until);
+        let to = match to {
+            Some(to) => to,
+            None => self.card_below(place, agent, current + 1).await?.ok_or_else(missing)?,
+        };
+        let from = match from {
+            Some(from) => from,
+            None => self.card_below(place, agent, to).await?.ok_or_else(missing)?,
+        };
         let mut cards = Vec::with_capacity(2);
         for number in [from, to] {
-            let missing = || {
-                Refusal::new(Reason::RevisionNotFound, format!("{agent} has no revision {number}"))
-                    .about(agent)
-            };
-            let revision = bounded(until, self.history.revision(agent, number)).await?.ok_or_else(missing)?;
+            let revision = bounded(until, self.history.revision(agent, number)).await?.ok_or_else(|| {
+                refuse(Reason::RevisionNotFound, format!("{agent} has no revision {number}"))
+            })?;
             same_history(&served, &now, &revision.position)?;
             let card = bounded(until, self.history.card(agent, number)).await?.ok_or_else(|| {
-                Refusal::invalid(format!(
-                    "revision {number} of {agent} is a tombstone: it has no card to compare"
-                ))
-                .about(agent)
+                let detail =
+                    format!("revision {number} of {agent} is a tombstone: it has no card to compare");
+                refuse(Reason::InvalidArgument, detail)
             })?;
             cards.push(card);
         }
@@ -68,14 +82,23 @@ impl Registry {
             Ok((change, unified(old, new, &before, &after)?))
         });
         let (change, unified) = compared.await.map_err(|_| Refusal::internal())??;
-        Ok(Diff {
-            agent: agent.clone(),
-            from,
-            to,
-            change,
-            unified,
-            freshness: self.about(&served, &now, agent),
-        })
+        Ok(Diff { agent: agent.clone(), from, to, change, unified, freshness })
+    }
+
+    /// The newest revision below `number` that has a card: a tombstone is passed over.
+    async fn card_below(
+        &self,
+        (served, now, until): (&Served, &Moment, Instant),
+        agent: &AgentName,
+        number: u64,
+    ) -> Result<Option<u64>, Refusal> {
+        let seq = served.state.head().seq;
+        // A tombstone follows a card, so of two revisions one has a card.
+        let below = bounded(until, self.history.revisions(agent, Some(number), seq, 2)).await?;
+        if below.first().map_or(0, |first| first.number) + 1 < number {
+            return Err(behind(served, now));
+        }
+        Ok(below.iter().find(|revision| revision.facts.is_some()).map(|revision| revision.number))
     }
 }
 

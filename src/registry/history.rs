@@ -67,6 +67,9 @@ impl Registry {
         let (served, now) = self.stand(call, read, &[], Some((agent, Some(number)))).await?;
         let until = deadline(call, read.wait, &self.settings)?;
         let revision = bounded(until, self.history.revision(agent, number)).await?;
+        if revision.is_none() && served.state.agent(agent).is_some_and(|held| held.revision >= number) {
+            return Err(behind(&served, &now));
+        }
         self.past(&served, &now, agent, revision, until, || {
             Refusal::new(Reason::RevisionNotFound, format!("{agent} has no revision {number}"))
         })
@@ -87,6 +90,11 @@ impl Registry {
     ) -> Result<Past, Refusal> {
         let (served, now) = self.stand(call, read, &[*at], None).await?;
         let until = deadline(call, read.wait, &self.settings)?;
+        // What the store does not hold it cannot tell the newest of.
+        let held = bounded(until, self.history.digest_at(at.seq)).await?;
+        if held.is_none_or(|digest| Position::new(at.seq, &digest) != *at) {
+            return Err(behind(&served, &now));
+        }
         let revision = bounded(until, self.history.revision_at(agent, at.seq)).await?;
         let past = self
             .past(&served, &now, agent, revision, until, || {
@@ -140,6 +148,12 @@ impl Registry {
         for revision in &revisions {
             same_history(&served, &now, &revision.position)?;
         }
+        // Numbers have no gaps, so it shows when the store lacks the newest.
+        let newest = below
+            .map_or_else(|| served.state.agent(agent).map_or(0, |held| held.revision), |below| below - 1);
+        if revisions.first().map_or(0, |first| first.number) < newest {
+            return Err(behind(&served, &now));
+        }
         let more = revisions.len() > size;
         revisions.truncate(size);
         let next_page_token = revisions
@@ -173,6 +187,9 @@ impl Registry {
         entries.retain(|entry| entry.seq <= head);
         for entry in &entries {
             same_history(&served, &now, &entry.position())?;
+        }
+        if from.max(1) <= head && entries.first().is_none_or(|first| first.seq != from.max(1)) {
+            return Err(behind(&served, &now));
         }
         Ok((entries, served.freshness(&now)))
     }
@@ -278,11 +295,16 @@ pub(super) fn same_history(served: &Served, now: &Moment, position: &Position) -
     if served.place(position) == Place::Applied {
         return Ok(());
     }
-    let detail = "the store holds another history than this node's view, which is about to be loaded anew";
-    Err(Refusal::new(Reason::FreshnessUnverifiable, detail).with(|parts| {
+    Err(behind(served, now))
+}
+
+/// The refusal of a read of the past from a store that lacks what the view holds, or holds something else.
+pub(super) fn behind(served: &Served, now: &Moment) -> Refusal {
+    let detail = "the store does not hold the history that this node's view is of";
+    Refusal::new(Reason::FreshnessUnverifiable, detail).with(|parts| {
         parts.freshness = Some(served.freshness(now));
         parts.retry_after = retry_after(Reason::FreshnessUnverifiable);
-    }))
+    })
 }
 
 /// A read of the store, bounded by the caller's wait but never so short that it could not be answered at all.

@@ -121,8 +121,8 @@ impl Registry {
 
     /// Whether the view was ever proven. Stays true when the store is lost later: staleness says that.
     pub fn is_ready(&self) -> bool {
-        let served = self.view.load();
-        served.generation > 0 || served.proof.is_some()
+        // A view is loaded together with its first proof.
+        self.view.load().loaded
     }
 
     /// Staleness of the view now; `None`: unknown.

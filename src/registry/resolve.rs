@@ -123,7 +123,9 @@ impl Registry {
             && (batch.read.max_staleness.is_some() || batch.read.at_least.is_some())
         {
             let standing = denied.standing_for(batch.read.at_least.iter());
-            if let Some(reason) = crate::fence::standing(self.tolerance(&batch.read), &standing) {
+            // Where the batch says nothing of staleness, its items do.
+            let tolerance = batch.read.max_staleness.unwrap_or(MaxStaleness::Any);
+            if let Some(reason) = crate::fence::standing(tolerance, &standing) {
                 return Err(self.refuse_read(&denied.of_part(reason, standing)));
             }
         }

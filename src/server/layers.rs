@@ -105,10 +105,15 @@ where
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Answer {
+        // An orchestrator that asks whether a busy node lives must be answered.
+        let wire = Wire::of(request.headers());
+        if wire.is_probe(&request) {
+            return Box::pin(self.inner.call(request));
+        }
         let Ok(permit) = Arc::clone(&self.layer.0).try_acquire_owned() else {
             let refusal = Refusal::new(Reason::Overloaded, "too many requests are in flight at this node")
                 .retry_after(Duration::from_secs(1));
-            let response = Wire::of(request.headers()).refuse(refusal);
+            let response = wire.refuse(refusal);
             return Box::pin(async move { Ok(response) });
         };
         let answer = self.inner.call(request);
@@ -136,15 +141,22 @@ where
     fn call(&mut self, request: Request<Incoming>) -> Answer {
         let limit = self.layer.0;
         let wire = Wire::of(request.headers());
+        let writes = wire.is_write(&request);
         let answer = self.inner.call(request);
         Box::pin(async move {
             if let Ok(response) = tokio::time::timeout(limit, answer).await {
                 return response;
             }
-            let detail =
-                format!("no answer within {} ms; what was asked may still be done", limit.as_millis());
-            let refusal = Refusal::new(Reason::DeadlineExceeded, detail).retry_after(Duration::from_secs(1));
-            Ok(wire.refuse(refusal))
+            let detail = format!("no answer within {} ms", limit.as_millis());
+            Ok(wire.refuse(if writes {
+                // Nothing invites to send it again: it may be done, and its request id may be unknown to the caller.
+                Refusal::new(
+                    Reason::OutcomeUnknown,
+                    format!("{detail}; the write may or may not have been done"),
+                )
+            } else {
+                Refusal::new(Reason::DeadlineExceeded, detail).retry_after(Duration::from_secs(1))
+            }))
         })
     }
 }

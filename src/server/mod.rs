@@ -36,6 +36,9 @@ pub enum Error {
     Task(&'static str),
 }
 
+/// What the node's tasks get to end in, once nobody waits for an answer any more.
+const LAST_WRITES: Duration = Duration::from_secs(2);
+
 /// Bounds of serving.
 #[derive(Debug, Clone)]
 pub struct Serving {
@@ -67,9 +70,10 @@ pub async fn run(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let failed = |error| Error::Listen { address: config.listen, error };
-    let parts = store::open(&config.store, config.migrate).await?;
+    // The address first: a store that was opened has tasks, which somebody must end.
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
+    let parts = store::open(&config.store, config.migrate, config.pooled).await?;
     let node = Node::start(parts, tuning(&config, address), Metrics::new());
     let serving = Serving {
         request_timeout: config.request_timeout,
@@ -120,13 +124,16 @@ pub async fn serve(
             () = stop => {}
             task = node.failed() => failed = Some(task),
         }
-        // Not ready first, so that balancers look elsewhere while what is in flight finishes.
+        // Not ready first, so that balancers look elsewhere before connections are refused.
         draining.store(true, Ordering::Release);
         drain.cancel();
         tracing::info!("draining");
     };
     listen::listen(listener, service, serving.max_connections, serving.drain_timeout, stopped).await;
-    node.stop().await;
+    // Writes that still wait for a store that does not answer are given up with the process.
+    if tokio::time::timeout(LAST_WRITES, node.stop()).await.is_err() {
+        tracing::warn!("the store did not answer the last writes in time");
+    }
     tracing::info!("stopped");
     failed.map_or(Ok(()), |task| Err(Error::Task(task)))
 }

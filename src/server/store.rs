@@ -15,20 +15,24 @@ use crate::ledger::sqlite::Sqlite;
 ///
 /// # Errors
 /// When the store cannot be reached or used.
-pub async fn open(store: &StoreUrl, migrate: Migrate) -> Result<Parts, Error> {
+pub async fn open(store: &StoreUrl, migrate: Migrate, pooled: bool) -> Result<Parts, Error> {
     match store {
-        StoreUrl::Sqlite(path) => sqlite(path).await,
-        StoreUrl::Postgres(url) => postgres(url, migrate).await,
+        StoreUrl::Sqlite(path) => sqlite(path, migrate).await,
+        StoreUrl::Postgres(url) => postgres(url, migrate, pooled).await,
     }
 }
 
-async fn sqlite(path: &Path) -> Result<Parts, Error> {
+async fn sqlite(path: &Path, migrate: Migrate) -> Result<Parts, Error> {
+    if migrate == Migrate::Check {
+        Sqlite::check(path).await?;
+    }
     let ledger = Sqlite::open(path, Clock::System).await?;
     Ok(Parts::over(&ledger, Clock::System))
 }
 
-async fn postgres(url: &str, migrate: Migrate) -> Result<Parts, Error> {
-    let options = Options::new([url])?;
+async fn postgres(url: &str, migrate: Migrate, pooled: bool) -> Result<Parts, Error> {
+    let mut options = Options::new([url])?;
+    options.pooled = pooled;
     if migrate == Migrate::Apply {
         Postgres::migrate(&options).await?;
     }

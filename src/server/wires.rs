@@ -46,6 +46,19 @@ impl Wire {
         }
     }
 
+    /// Whether it is asked how the node is, and nothing else.
+    pub(super) fn is_probe<B>(self, request: &Request<B>) -> bool {
+        let method = self.method(request);
+        matches!(method, "livez" | "readyz" | "metrics") || method.starts_with("grpc.health.v1.Health/")
+    }
+
+    /// Whether something may be written.
+    pub(super) fn is_write<B>(self, request: &Request<B>) -> bool {
+        let method = self.method(request);
+        let (_, name) = method.rsplit_once('/').unwrap_or(("", method));
+        ["register", "retire", "rollback"].iter().any(|write| name.eq_ignore_ascii_case(write))
+    }
+
     /// The gRPC status or the HTTP status of an answer.
     pub(super) fn code(self, response: &Response<Body>) -> u16 {
         match self {

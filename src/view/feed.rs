@@ -34,9 +34,9 @@ use super::state::{FoldError, State};
 use super::{Progress, View};
 use crate::clock::{Clock, Moment};
 use crate::ledger::writer::Committed;
-use crate::ledger::{Entries, Entry, Error, Head, HeadReport, Liveness, Reading};
+use crate::ledger::{Entries, Entry, Error, Head, HeadReport, LIVENESS_PAGE, Liveness, Reading};
 use crate::telemetry::Metrics;
-use crate::terms::Timestamp;
+use crate::terms::{Tag, Timestamp};
 
 /// How a view follows its ledger.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl Default for Settings {
     }
 }
 
-/// An exchange that brings a page of cards, or the whole liveness table, may take so many times as long.
+/// An exchange that brings a page of cards may take so many times as long.
 const LARGE: u32 = 5;
 
 /// A liveness row may become visible this long after the time that it carries.
@@ -92,6 +92,8 @@ pub struct Feed {
     unsupported: bool,
     pause: Duration,
     liveness_since: Option<Timestamp>,
+    /// The last page of the liveness table was full: the next one goes on where it ended.
+    liveness_behind: bool,
     liveness_due: Instant,
 }
 
@@ -144,6 +146,7 @@ impl Feed {
             state: Arc::new(state.clone()),
             proof: None,
             loaded: false,
+            diverged: false,
             unsupported: false,
             node: node.into(),
         };
@@ -168,6 +171,7 @@ impl Feed {
             unsupported: false,
             pause: Duration::ZERO,
             liveness_since: None,
+            liveness_behind: false,
             liveness_due: Instant::now(),
         };
         (view, feed)
@@ -285,10 +289,11 @@ impl Feed {
     }
 
     fn read_liveness(&self, mut session: Box<dyn Reading>) -> Exchange {
+        let overlap = if self.liveness_behind { 0 } else { LIVENESS_OVERLAP_MICROS };
         let since = self
             .liveness_since
-            .map(|since| Timestamp::from_micros(since.as_micros().saturating_sub(LIVENESS_OVERLAP_MICROS)));
-        self.bounded(LARGE, async move {
+            .map(|since| Timestamp::from_micros(since.as_micros().saturating_sub(overlap)));
+        self.bounded(1, async move {
             let rows = session.liveness(since).await?;
             Ok(Brought::Liveness { session, rows })
         })
@@ -324,11 +329,14 @@ impl Feed {
                 self.reach(session, pending)
             }
             Brought::Liveness { session, rows } => {
+                // One page between two proofs, so that a large table does not hold proofs up.
+                self.liveness_behind = rows.len() >= LIVENESS_PAGE;
                 for row in rows {
                     self.liveness_since = self.liveness_since.max(Some(row.origin_confirmed_at));
                     self.state.take_liveness(&row);
                 }
-                self.liveness_due = Instant::now() + self.settings.liveness;
+                let pause = if self.liveness_behind { Duration::ZERO } else { self.settings.liveness };
+                self.liveness_due = Instant::now() + pause;
                 Next::Idle(session)
             }
         }
@@ -354,7 +362,7 @@ impl Feed {
         }
         let behind = report.head.seq.saturating_sub(self.state.head().seq);
         self.metrics.head_minus_applied.set(i64::try_from(behind).unwrap_or(i64::MAX));
-        self.progress.send_modify(|progress| progress.authority_head = report.head.seq);
+        self.view.set_authority_head(report.head.seq);
         *pending = Some(Pending { t0, report });
         self.reach(session, pending)
     }
@@ -364,11 +372,16 @@ impl Feed {
         let Some(seen) = pending.take_if(|seen| self.state.head().seq >= seen.report.head.seq) else {
             return Next::Exchange(self.read(session));
         };
+        let head = seen.report.head;
+        if self.state.tag_at(head.seq) != Some(Tag::from(&head.digest)) {
+            return self.reload(session, &seen.report, "its digest at the authority's head is another");
+        }
         let proof = Proof { at: seen.t0, authority_wall: seen.report.wall };
         if self.proof.is_none_or(|before| proof.at.at_or_after(&before.at)) {
             self.proof = Some(proof);
         }
         self.loaded = true;
+        self.unsupported = false;
         self.pause = Duration::ZERO;
         self.metrics.confirm_seconds.observe(self.clock.now().since(&seen.t0).as_secs_f64());
         self.publish();
@@ -388,9 +401,11 @@ impl Feed {
         self.metrics.confirm_failures.inc();
         self.generation += 1;
         self.proof = None;
-        self.publish();
-        self.state = State::empty(&report.ledger_id);
         self.loaded = false;
+        self.publish();
+        self.view.set_authority_head(0);
+        self.state = State::empty(&report.ledger_id);
+        self.liveness_behind = false;
         self.unsupported = false;
         self.liveness_since = None;
         self.liveness_due = Instant::now();
@@ -456,6 +471,7 @@ impl Feed {
         let state =
             if self.loaded { Arc::new(self.state.clone()) } else { Arc::clone(&self.view.load().state) };
         let loaded = self.loaded || self.view.load().loaded;
+        let diverged = loaded && !self.loaded;
         self.metrics.position.set(i64::try_from(state.head().seq).unwrap_or(i64::MAX));
         self.metrics.agents.set(i64::try_from(state.live_len()).unwrap_or(i64::MAX));
         self.view.publish(Served {
@@ -463,6 +479,7 @@ impl Feed {
             state,
             proof: self.proof,
             loaded,
+            diverged,
             unsupported: self.unsupported,
             node,
         });

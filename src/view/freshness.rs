@@ -6,7 +6,7 @@
 //! asked = view.head; t0 = clock.now()
 //! report = authority.head(asked)         one statement: in recovery?, head, digest at `asked`, wall clock
 //! anomaly if report.head < asked, or the digest differs: proves nothing, the view is loaded anew
-//! fold until view.head >= report.head
+//! fold until view.head >= report.head    anomaly if the view's digest at report.head is another
 //! proven_at = max(proven_at, t0)         all that was acknowledged before t0 is in the view
 //! staleness(now) = now - proven_at       never confirmed in this generation: unknown
 //! ```
@@ -20,7 +20,8 @@
 //!
 //! The digest is what makes it hold after a failover: the new primary may have the same or a higher number
 //! with other entries below it. Equality at one number proves equality of all before it, because the chain
-//! binds them; inequality, or a head that went back, proves that what the view holds is not what the
+//! binds them. It is checked at `asked` before reading on, and at `report.head` before proving, because own
+//! commits may have been folded in between. Inequality, or a head that went back, proves that what the view holds is not what the
 //! authority has. A primary never goes back by itself, so the view then starts a new *generation*, in which
 //! nothing is proven, and keeps answering only those who accept any staleness until it has loaded the ledger
 //! again.
@@ -56,6 +57,8 @@ pub struct Served {
     pub proof: Option<Proof>,
     /// Whether the state is that of a ledger at all: false before the first load.
     pub loaded: bool,
+    /// The state is of a history that the authority contradicted, until the ledger is loaded anew.
+    pub diverged: bool,
     /// The view cannot go on: the ledger says what this version does not know.
     pub unsupported: bool,
     pub node: Arc<str>,
@@ -148,7 +151,15 @@ mod tests {
 
     fn served(proof: Option<Proof>) -> Served {
         let state = Arc::new(State::empty("ledger"));
-        Served { generation: 0, state, proof, loaded: true, unsupported: false, node: "node".into() }
+        Served {
+            generation: 0,
+            state,
+            proof,
+            loaded: true,
+            diverged: false,
+            unsupported: false,
+            node: "node".into(),
+        }
     }
 
     #[test]

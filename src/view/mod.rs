@@ -11,9 +11,10 @@ mod freshness;
 mod state;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::clock::{Clock, Moment};
@@ -22,12 +23,10 @@ use crate::terms::Position;
 pub use freshness::{Place, Proof, Served};
 pub use state::{Agent, Current, FoldError, State};
 
-/// What waiters are told: that something was published, and how far the authority is known to be.
+/// What waiters are told: that something was published.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
     pub published: u64,
-    /// The authority's head as of the last time it was asked.
-    pub authority_head: u64,
 }
 
 /// A handle on the view. Cheap to clone.
@@ -36,16 +35,29 @@ pub struct View {
     served: Arc<ArcSwap<Served>>,
     progress: watch::Receiver<Progress>,
     demand: Arc<Notify>,
+    authority_head: Arc<AtomicU64>,
+    room: Arc<Semaphore>,
     clock: Clock,
 }
 
-/// The deadline passed first.
+/// Why a wait ended without what it was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotInTime;
+pub enum NotMet {
+    /// The deadline passed first.
+    NotInTime,
+    /// Too many wait already.
+    TooMany,
+}
+
+/// Calls that may wait at once. Fewer than a server's requests, so that those which need not wait are answered
+/// while the authority does not.
+const WAITING_MAX: usize = 1_536;
 
 impl View {
     fn new(served: Served, progress: watch::Receiver<Progress>, demand: Arc<Notify>, clock: Clock) -> Self {
-        Self { served: Arc::new(ArcSwap::from_pointee(served)), progress, demand, clock }
+        let served = Arc::new(ArcSwap::from_pointee(served));
+        let room = Arc::new(Semaphore::new(WAITING_MAX));
+        Self { served, progress, demand, authority_head: Arc::default(), room, clock }
     }
 
     fn publish(&self, served: Served) {
@@ -63,46 +75,48 @@ impl View {
 
     /// The authority's head as of the last time it was asked.
     pub fn authority_head(&self) -> u64 {
-        self.progress.borrow().authority_head
+        self.authority_head.load(Ordering::Acquire)
+    }
+
+    fn set_authority_head(&self, seq: u64) {
+        self.authority_head.store(seq, Ordering::Release);
     }
 
     /// Waits until completeness is proven as of `since` or later. Those who wait share confirmations.
     ///
     /// # Errors
-    /// [`NotInTime`] when the authority did not confirm before `deadline`.
-    pub async fn confirm(&self, since: &Moment, deadline: Instant) -> Result<Arc<Served>, NotInTime> {
-        self.until(deadline, true, |served| served.proven_since(since)).await
+    /// [`NotMet`] when the authority did not confirm before `deadline`.
+    pub async fn confirm(&self, since: &Moment, deadline: Instant) -> Result<Arc<Served>, NotMet> {
+        self.until(deadline, |served| served.proven_since(since)).await
     }
 
     /// Waits until the view has applied `position`, or one with its number and another digest.
     ///
     /// # Errors
-    /// [`NotInTime`] when it had not before `deadline`.
-    pub async fn wait_for(&self, position: &Position, deadline: Instant) -> Result<Arc<Served>, NotInTime> {
-        self.until(deadline, true, |served| served.place(position) != Place::Beyond).await
+    /// [`NotMet`] when it had not before `deadline`.
+    pub async fn wait_for(&self, position: &Position, deadline: Instant) -> Result<Arc<Served>, NotMet> {
+        self.until(deadline, |served| served.place(position) != Place::Beyond).await
     }
 
     async fn until(
         &self,
         deadline: Instant,
-        ask: bool,
         enough: impl Fn(&Served) -> bool,
-    ) -> Result<Arc<Served>, NotInTime> {
+    ) -> Result<Arc<Served>, NotMet> {
         let mut progress = self.progress.clone();
         progress.borrow_and_update();
         let served = self.served.load_full();
         if enough(&served) {
             return Ok(served);
         }
-        if ask {
-            // One permit, whoever leaves it: the next cycle to start serves all who left one before.
-            self.demand.notify_one();
-        }
+        let _permit = self.room.try_acquire().map_err(|_| NotMet::TooMany)?;
+        // One permit, whoever leaves it: the next cycle to start serves all who left one before.
+        self.demand.notify_one();
         loop {
             match tokio::time::timeout_at(deadline, progress.changed()).await {
                 Ok(Ok(())) => {}
                 // The feed has ended, or the time is over.
-                Ok(Err(_)) | Err(_) => return Err(NotInTime),
+                Ok(Err(_)) | Err(_) => return Err(NotMet::NotInTime),
             }
             let served = self.served.load_full();
             if enough(&served) {

@@ -63,7 +63,8 @@ impl Agent {
     }
 }
 
-/// Shared by all states that hold the agent, because liveness is not of the ledger and has no position.
+/// Shared by all states that hold the revision, because liveness is not of the ledger and has no position. Each
+/// revision has its own: a confirmation of one card must not make another one look confirmed.
 #[derive(Debug)]
 struct OriginCell {
     confirmed_micros: AtomicI64,
@@ -72,8 +73,13 @@ struct OriginCell {
 }
 
 impl OriginCell {
-    fn new(confirmed: Timestamp) -> Self {
-        Self { confirmed_micros: AtomicI64::new(confirmed.as_micros()), redeploy_micros: AtomicI64::new(-1) }
+    /// The cell of a revision that was registered at `confirmed`, and what was known of the agent before.
+    fn new(confirmed: Timestamp, before: Option<&Self>) -> Self {
+        let redeploy = before.map_or(-1, |before| before.redeploy_micros.load(Ordering::Acquire));
+        Self {
+            confirmed_micros: AtomicI64::new(confirmed.as_micros()),
+            redeploy_micros: AtomicI64::new(redeploy),
+        }
     }
 
     fn confirm(&self, at: Timestamp) {
@@ -221,12 +227,12 @@ impl State {
             let why = format!("revision {revision} of {name} was to be {expected}");
             return Err(FoldError::Unreadable { seq: body.seq, why });
         }
-        let origin =
-            before.map_or_else(|| Arc::new(OriginCell::new(body.at)), |agent| Arc::clone(&agent.origin));
         let live = matches!(current, Current::Card(_));
-        if live {
-            origin.confirm(body.at);
-        }
+        // A tombstone confirms nothing: what was last confirmed is the card before it.
+        let origin = match before {
+            Some(before) if !live => Arc::clone(&before.origin),
+            before => Arc::new(OriginCell::new(body.at, before.map(|agent| &*agent.origin))),
+        };
         let agent = Arc::new(Agent {
             name: name.clone(),
             revision,
@@ -248,7 +254,9 @@ impl State {
     /// Takes what is known of an agent outside the ledger. Rows of agents that are not here yet come again.
     pub fn take_liveness(&self, row: &Liveness) {
         let Some(agent) = self.agents.get(&row.agent) else { return };
-        agent.origin.confirm(row.origin_confirmed_at);
+        if row.revision == agent.revision {
+            agent.origin.confirm(row.origin_confirmed_at);
+        }
         let interval = median_gap(&row.registers).map_or(-1, |micros| micros);
         agent.origin.redeploy_micros.store(interval, Ordering::Release);
     }

@@ -49,7 +49,7 @@ async fn both_wires_on_one_port_say_the_same() {
     let scratch = Scratch::new("grpc");
     let server = Server::serve(&format!("sqlite:{}", scratch.path().join("ledger.db").display())).await;
     let http = Http::to(&server.url());
-    http.get("/readyz").await.expect(200);
+    http.until_ready().await;
     let mut registry = RegistryClient::new(channel(&server).await);
     let card = Card::new(Shape::V03, "Sum").version("1.0.0").skills(&[("sum", &["text/plain"])]).build();
     let register =

@@ -39,7 +39,7 @@ async fn what_was_registered_is_served_byte_for_byte_after_a_restart() {
     let store = format!("sqlite:{}", scratch.path().join("ledger.db").display());
     let server = Server::serve(&store).await;
     let http = Http::to(&server.url());
-    http.get("/readyz").await.expect(200);
+    http.until_ready().await;
     let first = Card::new(Shape::V03, "Sum").version("1.0.0").skills(&[("sum", &["text/plain"])]).build();
     let second = Card::new(Shape::V03, "Sum").version("1.0.0").skills(&[("sum", &["audio/wav"])]).build();
     let mut positions = Vec::new();

@@ -18,6 +18,7 @@ mod ledger_migrations;
 mod ledger_pgbouncer;
 mod ledger_plans;
 mod ledger_sessions;
+mod ledger_wire;
 mod load;
 mod support;
 mod traces;

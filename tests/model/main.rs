@@ -5,5 +5,6 @@
 
 mod freshness;
 mod random;
+mod servers;
 mod support;
 mod writes;

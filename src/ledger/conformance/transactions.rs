@@ -142,6 +142,7 @@ fn rows(txn: &dyn Txn, name: &str) -> Rows {
     };
     let liveness = LivenessRow {
         agent: agent(name),
+        revision: 1,
         origin_confirmed_at: txn.now(),
         registers: vec![txn.now()],
         release: None,

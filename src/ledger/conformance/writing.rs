@@ -76,9 +76,16 @@ fn rest(version: &str) -> String {
     )
 }
 
-/// Also what a database's text type would refuse.
 pub async fn bodies_keep_any_text(ledger: &Ledger) {
-    let note = "quote \" backslash \\ nul \u{0} bell \u{7} ü \u{1F980} \u{2028}";
+    texts_are_kept(ledger, "quote \" backslash \\ bell \u{7} ü \u{1F980} \u{2028}").await;
+}
+
+/// What a database's text type would refuse, and the registry does refuse in a note.
+pub async fn bodies_keep_a_nul(ledger: &Ledger) {
+    texts_are_kept(ledger, "quote \" backslash \\ nul \u{0} bell \u{7} ü \u{1F980} \u{2028}").await;
+}
+
+async fn texts_are_kept(ledger: &Ledger, note: &str) {
     let write =
         Write { note: Some(note.to_owned()), ..register("text/any", &small_card("1.0", &["a\u{0}b"])) };
     ledger.submit(write).await.unwrap();
@@ -122,19 +129,28 @@ pub async fn a_request_id_returns_its_first_outcome(ledger: &Ledger) {
     assert_eq!(ledger.read_all().await.len(), 2, "a replay writes nothing");
 }
 
-pub async fn a_request_id_names_its_bytes_and_its_principal(ledger: &Ledger) {
-    let (first, second) = (small_card("1.0", &["a"]), small_card("2.0", &["a"]));
-    ledger.submit(register("ids/one", &first).under("alice", "same")).await.unwrap();
-    let other = ledger.submit(register("ids/one", &second).under("alice", "same")).await;
-    assert_eq!(reason(other), Reason::InvalidArgument);
-    let other = ledger.submit(register("ids/two", &first).under("alice", "same")).await;
-    assert_eq!(reason(other), Reason::InvalidArgument);
+pub async fn a_request_id_names_its_bytes(ledger: &Ledger) {
+    request_ids_name_their_bytes(ledger, "anonymous").await;
+}
+
+pub async fn a_request_id_is_its_principals_own(ledger: &Ledger) {
+    let second = small_card("2.0", &["a"]);
+    request_ids_name_their_bytes(ledger, "alice").await;
     let bob = ledger.submit(register("ids/two", &second).under("bob", "same")).await.unwrap();
     assert_eq!(outcome(&bob), (Outcome::Created, 1));
+}
+
+async fn request_ids_name_their_bytes(ledger: &Ledger, principal: &str) {
+    let (first, second) = (small_card("1.0", &["a"]), small_card("2.0", &["a"]));
+    ledger.submit(register("ids/one", &first).under(principal, "same")).await.unwrap();
+    let other = ledger.submit(register("ids/one", &second).under(principal, "same")).await;
+    assert_eq!(reason(other), Reason::InvalidArgument);
+    let other = ledger.submit(register("ids/two", &first).under(principal, "same")).await;
+    assert_eq!(reason(other), Reason::InvalidArgument);
     // Only what was accepted is remembered.
-    let refused = register("ids/one", &second).under("alice", "refused").expecting(Expect::Absent);
+    let refused = register("ids/one", &second).under(principal, "refused").expecting(Expect::Absent);
     assert_eq!(reason(ledger.submit(refused).await), Reason::RevisionConflict);
-    let accepted = register("ids/one", &second).under("alice", "refused");
+    let accepted = register("ids/one", &second).under(principal, "refused");
     assert_eq!(outcome(&ledger.submit(accepted).await.unwrap()), (Outcome::Updated, 2));
 }
 
@@ -152,6 +168,16 @@ pub async fn an_unchanged_register_moves_liveness_only(ledger: &Ledger) {
 
     let [after] = &reading.liveness(None).await.unwrap()[..] else { panic!("one agent is known") };
     assert!(after.origin_confirmed_at > before.origin_confirmed_at);
+}
+
+/// Read from the table itself: which registers there were, what moved since when, and retired agents too.
+pub async fn liveness_is_read_since_a_moment(ledger: &Ledger) {
+    let card = small_card("1.0", &["a"]);
+    ledger.register("live/worker", &card).await;
+    let mut reading = ledger.reading().await;
+    let [before] = &reading.liveness(None).await.unwrap()[..] else { panic!("one agent is known") };
+    ledger.register("live/worker", &card).await;
+    let [after] = &reading.liveness(None).await.unwrap()[..] else { panic!("one agent is known") };
     assert_eq!(after.registers, [before.origin_confirmed_at, after.origin_confirmed_at]);
     let since = async |reading: &mut Box<dyn crate::ledger::Reading>, time: crate::terms::Timestamp| {
         reading.liveness(Some(time)).await.unwrap().len()

@@ -3,16 +3,18 @@
 //! The head is one statement, and so of one moment. A page is bounded by entries and by bytes; the lengths of
 //! cards are known without reading them, since they are stored apart and uncompressed.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sqlx::Row as _;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 
 use super::error::error;
-use super::session::{Role, Session};
+use super::session::{Connector, Role, Session};
 use super::{Postgres, READ, row};
 use crate::ledger::stored::{self, PAGE_BYTES};
-use crate::ledger::{Entries, Entry, Error, HeadReport, Liveness, Reading};
+use crate::ledger::{Entries, Entry, Error, HeadReport, LIVENESS_PAGE, Liveness, Reading};
 use crate::terms::Timestamp;
 
 /// When this server was started: what tells it from another one behind the same address.
@@ -53,18 +55,20 @@ pub(super) const PAGE: &str = concat!(
      ORDER BY p.seq"
 );
 
-/// What was confirmed at or after $1.
+/// What was confirmed at or after $1, oldest first, at most $2 rows.
 pub(super) const LIVENESS: &str = "
-    SELECT namespace, name, origin_confirmed_at, registers FROM liveness WHERE origin_confirmed_at >= $1";
-
-/// All of it.
-const ALL_LIVENESS: &str = "SELECT namespace, name, origin_confirmed_at, registers FROM liveness";
+    SELECT namespace, name, revision, origin_confirmed_at, registers FROM liveness
+    WHERE origin_confirmed_at >= $1 ORDER BY origin_confirmed_at LIMIT $2";
 
 #[async_trait]
 impl Entries for Postgres {
     async fn open(&self) -> Result<Box<dyn Reading>, Error> {
         let session = self.connector.open(Role::Follow).await?;
-        Ok(Box::new(Following { session: Some(session), server: None }))
+        Ok(Box::new(Following {
+            session: Some(session),
+            server: None,
+            connector: Arc::clone(&self.connector),
+        }))
     }
 }
 
@@ -74,6 +78,7 @@ struct Following {
     session: Option<Session>,
     /// The server that answered first. Behind PgBouncer a later answer could be another's.
     server: Option<i64>,
+    connector: Arc<Connector>,
 }
 
 impl Following {
@@ -113,7 +118,11 @@ impl Reading for Following {
         let rows = self.ask("read the head", sqlx::query(HEAD).bind(stored::count(asked))).await?;
         self.same_server(rows.first())?;
         let row = rows.first().ok_or_else(|| Error::Unusable("the database holds no ledger".to_owned()))?;
-        row::head_report(row, asked)
+        let report = row::head_report(row, asked)?;
+        if let Some(server) = self.server.filter(|_| !report.in_recovery) {
+            self.connector.follows(server);
+        }
+        Ok(report)
     }
 
     async fn read(&mut self, after: u64, limit: usize) -> Result<Vec<Entry>, Error> {
@@ -124,10 +133,8 @@ impl Reading for Following {
     }
 
     async fn liveness(&mut self, since: Option<Timestamp>) -> Result<Vec<Liveness>, Error> {
-        let query = match since {
-            Some(since) => sqlx::query(LIVENESS).bind(since.as_micros()),
-            None => sqlx::query(ALL_LIVENESS),
-        };
+        let since = since.map_or(i64::MIN, Timestamp::as_micros);
+        let query = sqlx::query(LIVENESS).bind(since).bind(stored::limit(LIVENESS_PAGE));
         self.ask("read liveness", query).await?.iter().map(row::liveness).collect()
     }
 }

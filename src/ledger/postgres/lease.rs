@@ -27,12 +27,16 @@ impl Sessions {
     /// A session that was kept, or a new one. Waits while all are in use.
     pub(super) async fn lease(&self) -> Result<Lease, Error> {
         let permit = self.permit().await?;
-        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = self.kept();
         let kept_before = kept.is_some();
         let session = match kept {
             Some(session) => session,
             None => self.connector.open(self.role).await?,
         };
+        if !self.connector.is_followed(&session) {
+            let text = "the address leads to another server than the one that the view follows";
+            return Err(Error::Unavailable(text.to_owned()));
+        }
         Ok(Lease { session, kept_before, idle: Arc::clone(&self.idle), _permit: permit })
     }
 
@@ -40,6 +44,13 @@ impl Sessions {
     pub(super) async fn lease_new(&self) -> Result<Lease, Error> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.lease().await
+    }
+
+    /// A session that was kept. One of a server that is not followed any more is closed.
+    fn kept(&self) -> Option<Session> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|session| self.connector.is_followed(session));
+        idle.pop()
     }
 
     async fn permit(&self) -> Result<OwnedSemaphorePermit, Error> {

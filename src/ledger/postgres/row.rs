@@ -111,8 +111,10 @@ pub(super) fn liveness(row: &PgRow) -> Result<Liveness, Error> {
     let name: (String, String) =
         (row.try_get("namespace").map_err(unreadable)?, row.try_get("name").map_err(unreadable)?);
     let confirmed: i64 = row.try_get("origin_confirmed_at").map_err(unreadable)?;
+    let revision: i64 = row.try_get("revision").map_err(unreadable)?;
     Ok(Liveness {
         agent: stored::agent(&name.0, &name.1)?,
+        revision: stored::number(revision)?,
         origin_confirmed_at: Timestamp::from_micros(confirmed),
         registers: registers(row.try_get("registers").map_err(unreadable)?),
     })

@@ -4,7 +4,7 @@
 //! depends on are set in that transaction (`transact`); what is set here only bounds and looks after the session.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
@@ -116,6 +116,8 @@ pub(super) struct Connector {
     options: Options,
     /// The server that answered last; it is tried first.
     last: AtomicUsize,
+    /// When the server that the view follows was started, which tells servers apart; 0 while nobody follows.
+    followed: AtomicI64,
 }
 
 impl fmt::Debug for Connector {
@@ -126,11 +128,24 @@ impl fmt::Debug for Connector {
 
 impl Connector {
     pub(super) fn new(options: Options) -> Self {
-        Self { options, last: AtomicUsize::new(0) }
+        Self { options, last: AtomicUsize::new(0), followed: AtomicI64::new(0) }
     }
 
     pub(super) fn pooled(&self) -> bool {
         self.options.pooled
+    }
+
+    /// The view follows the server that was started at `server`: what is written and read of the past has to be
+    /// there, too, or an answer would mix two histories.
+    pub(super) fn follows(&self, server: i64) {
+        self.followed.store(server, Ordering::Release);
+    }
+
+    /// Whether a session may be used beside what the view follows.
+    pub(super) fn is_followed(&self, session: &Session) -> bool {
+        let followed = self.followed.load(Ordering::Acquire);
+        // Behind PgBouncer a session is of no server in particular.
+        followed == 0 || session.pooled || session.server == followed
     }
 
     /// Opens a session of the first server that is wanted and answers.
@@ -186,7 +201,8 @@ impl Connector {
         let settings = if pooled { String::new() } else { role.settings() };
         let facts = format!(
             "{settings} SELECT pg_is_in_recovery(), current_setting('server_version_num')::int, \
-             current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes')"
+             current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'), \
+             (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
         );
         let facts =
             sqlx::raw_sql(AssertSqlSafe(facts)).fetch_one(&mut connection).await.map_err(|e| failed(&e))?;
@@ -198,7 +214,7 @@ impl Connector {
         if role == Role::Writer && !pooled {
             transact::prepare(&mut connection).await.map_err(|e| failed(&e))?;
         }
-        Ok(Session { connection, pooled })
+        Ok(Session { connection, pooled, server: facts.started })
     }
 
     /// Refuses a server that cannot be used, and warns of one that forgets.
@@ -246,6 +262,8 @@ struct PgServer {
     encoding: String,
     fsync: String,
     full_page_writes: String,
+    /// Microseconds since the epoch.
+    started: i64,
 }
 
 impl PgServer {
@@ -256,6 +274,7 @@ impl PgServer {
             encoding: row.try_get(2)?,
             fsync: row.try_get(3)?,
             full_page_writes: row.try_get(4)?,
+            started: row.try_get(5)?,
         })
     }
 }
@@ -264,6 +283,8 @@ impl PgServer {
 pub(super) struct Session {
     connection: PgConnection,
     pooled: bool,
+    /// When its server was started.
+    server: i64,
 }
 
 impl Session {

@@ -105,11 +105,12 @@ pub(super) const APPEND: &str = "
         SELECT * FROM unnest($14::text[], $15::text[], $16::bytea[], $17::text[], $18::text[],
                              $19::text[], $20::bigint[], $21::bigint[])
     )
-    INSERT INTO liveness (namespace, name, origin_confirmed_at, registers, release)
-    SELECT namespace, name, confirmed, registers::bigint[], release
-    FROM unnest($22::text[], $23::text[], $24::bigint[], $25::text[], $26::text[])
-         AS l (namespace, name, confirmed, registers, release)
+    INSERT INTO liveness (namespace, name, revision, origin_confirmed_at, registers, release)
+    SELECT namespace, name, revision, confirmed, registers::bigint[], release
+    FROM unnest($22::text[], $23::text[], $24::bigint[], $25::bigint[], $26::text[], $27::text[])
+         AS l (namespace, name, revision, confirmed, registers, release)
     ON CONFLICT ON CONSTRAINT liveness_pkey DO UPDATE SET
+        revision = excluded.revision,
         origin_confirmed_at = excluded.origin_confirmed_at,
         registers = excluded.registers,
         release = excluded.release";
@@ -259,6 +260,7 @@ impl Txn for PgTransaction {
             .bind(column(requests, |row| row.at.as_micros()))
             .bind(column(liveness, |row| row.agent.namespace()))
             .bind(column(liveness, |row| row.agent.name()))
+            .bind(column(liveness, |row| stored::count(row.revision)))
             .bind(column(liveness, |row| row.origin_confirmed_at.as_micros()))
             .bind(column(liveness, |row| array(&row.registers)))
             .bind(column(liveness, |row| row.release.as_deref()));

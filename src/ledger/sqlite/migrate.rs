@@ -13,15 +13,21 @@ use crate::ledger::Error;
 /// Which migrations were applied is kept here.
 const TABLE: &str = "cardfence_migration";
 
+/// Refuses a file whose schema is not this program's. Changes nothing.
+pub(super) async fn check(connection: &mut SqliteConnection, path: &Path) -> Result<(), Error> {
+    let applied: Vec<(i64, Vec<u8>)> =
+        sqlx::query_as("SELECT version, checksum FROM cardfence_migration WHERE success ORDER BY version")
+            .fetch_all(connection)
+            .await
+            .map_err(|_| unusable(path, "it holds no ledger, and none is to be made"))?;
+    let expected: Vec<(i64, Vec<u8>)> =
+        migrator().iter().map(|migration| (migration.version, migration.checksum.to_vec())).collect();
+    if applied == expected { Ok(()) } else { Err(unusable(path, "its schema is not this program's")) }
+}
+
+/// Brings the schema up to this program's.
 pub(super) async fn apply(connection: &mut SqliteConnection, path: &Path) -> Result<(), Error> {
-    let ledger = include_str!("../../../migrations/sqlite/0001_ledger.sql");
-    let files = [(1, "ledger", ledger)];
-    let migrations = files.into_iter().map(|(version, name, sql)| {
-        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    });
-    let mut migrator = Migrator::with_migrations(migrations.collect());
-    migrator.dangerous_set_table_name(TABLE);
-    migrator.run_direct(None, connection, false).await.map_err(|error| match error {
+    migrator().run_direct(None, connection, false).await.map_err(|error| match error {
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
             self::error("migrate", &error)
         }
@@ -33,4 +39,15 @@ pub(super) async fn apply(connection: &mut SqliteConnection, path: &Path) -> Res
         }
         other => unusable(path, other),
     })
+}
+
+fn migrator() -> Migrator {
+    let ledger = include_str!("../../../migrations/sqlite/0001_ledger.sql");
+    let files = [(1, "ledger", ledger)];
+    let migrations = files.into_iter().map(|(version, name, sql)| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    });
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    migrator.dangerous_set_table_name(TABLE);
+    migrator
 }

@@ -63,6 +63,19 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Sqlite {
+    /// Refuses a file that holds no ledger of this program's schema. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] when there is none, or it is older, newer or changed.
+    pub async fn check(path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = resolve(path.as_ref())?;
+        let options = options(&path).read_only(true).create_if_missing(false);
+        let connection = options.connect().await;
+        let mut connection =
+            connection.map_err(|_| unusable(&path, "there is no ledger, and none is to be made"))?;
+        migrate::check(&mut connection, &path).await
+    }
+
     /// Opens the ledger in `path`, makes the file where there is none, and brings its schema up to this
     /// program's. Entries are dated by `clock`.
     ///
@@ -70,6 +83,9 @@ impl Sqlite {
     /// [`Error::Unusable`] when another process has the file, when it is no ledger of this program, or when it
     /// cannot be made durable.
     pub async fn open(path: impl AsRef<Path>, clock: Clock) -> Result<Self, Error> {
+        // Made first where there is none, so that a link that led nowhere has its one true name, too.
+        let made = File::options().create(true).append(true).open(path.as_ref());
+        made.map_err(|error| unusable(path.as_ref(), error))?;
         let path = resolve(path.as_ref())?;
         let lock = lock(&path)?;
         let mut writer = open_writer(&path).await?;

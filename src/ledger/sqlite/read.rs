@@ -13,7 +13,7 @@ use super::{READ, Sqlite, options, row};
 use crate::clock::Clock;
 use crate::ledger::stored::{self, PAGE_BYTES};
 use crate::ledger::{
-    CardKept, Entries, Entry, Error, HeadReport, History, Liveness, Reading, Revision, chain,
+    CardKept, Entries, Entry, Error, HeadReport, History, LIVENESS_PAGE, Liveness, Reading, Revision, chain,
 };
 use crate::terms::{AgentName, Digest, Timestamp};
 
@@ -30,7 +30,8 @@ const PAGE: &str = "
     WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
 
 const LIVENESS: &str = "
-    SELECT namespace, name, origin_confirmed_at, registers FROM liveness WHERE origin_confirmed_at >= ?1";
+    SELECT namespace, name, revision, origin_confirmed_at, registers FROM liveness
+    WHERE origin_confirmed_at >= ?1 ORDER BY origin_confirmed_at LIMIT ?2";
 
 const SOME: &str = "
     SELECT r.namespace, r.name, r.revision, r.seq, r.kind, r.change, e.digest, e.body
@@ -101,7 +102,7 @@ impl Reading for Following {
 
     async fn liveness(&mut self, since: Option<Timestamp>) -> Result<Vec<Liveness>, Error> {
         let since = since.map_or(i64::MIN, Timestamp::as_micros);
-        let query = sqlx::query(LIVENESS).bind(since);
+        let query = sqlx::query(LIVENESS).bind(since).bind(stored::limit(LIVENESS_PAGE));
         let rows = bounded("read liveness", query.fetch_all(&mut self.connection)).await?;
         rows.iter().map(row::liveness).collect()
     }

@@ -94,6 +94,7 @@ pub(super) fn revision(row: &SqliteRow) -> Result<Revision, Error> {
 struct SqliteLiveness {
     namespace: String,
     name: String,
+    revision: i64,
     origin_confirmed_at: i64,
     registers: String,
 }
@@ -103,6 +104,7 @@ pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
         Ok(SqliteLiveness {
             namespace: row.try_get("namespace")?,
             name: row.try_get("name")?,
+            revision: row.try_get("revision")?,
             origin_confirmed_at: row.try_get("origin_confirmed_at")?,
             registers: row.try_get("registers")?,
         })
@@ -110,6 +112,7 @@ pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
     let row: SqliteLiveness = read().map_err(unreadable)?;
     Ok(Liveness {
         agent: stored::agent(&row.namespace, &row.name)?,
+        revision: stored::number(row.revision)?,
         origin_confirmed_at: Timestamp::from_micros(row.origin_confirmed_at),
         registers: registers(Some(&row.registers))?,
     })

@@ -57,8 +57,10 @@ const APPEND_REQUEST: &str = "
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 const PUT_LIVENESS: &str = "
-    INSERT INTO liveness (namespace, name, origin_confirmed_at, registers, release) VALUES (?1, ?2, ?3, ?4, ?5)
+    INSERT INTO liveness (namespace, name, revision, origin_confirmed_at, registers, release)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)
     ON CONFLICT (namespace, name) DO UPDATE SET
+        revision = excluded.revision,
         origin_confirmed_at = excluded.origin_confirmed_at,
         registers = excluded.registers,
         release = excluded.release";
@@ -152,6 +154,7 @@ impl SqliteTransaction {
             let query = sqlx::query(PUT_LIVENESS)
                 .bind(row.agent.namespace().to_owned())
                 .bind(row.agent.name().to_owned())
+                .bind(stored::count(row.revision))
                 .bind(row.origin_confirmed_at.as_micros())
                 .bind(row::registers_to_json(&row.registers))
                 .bind(row.release.clone());

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use serde_json::Value;
 
+use super::eventually::eventually;
+
 /// Longer than the product lets any request take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(35);
 
@@ -52,6 +54,15 @@ impl Http {
     /// Retires `agent`.
     pub(crate) async fn retire(&self, agent: &str) -> Reply {
         self.send(Method::DELETE, &format!("/v1/agents/{agent}"), &[], "").await
+    }
+
+    /// Waits until the server is ready, which it is soon after it listens: when its view was proven once.
+    pub(crate) async fn until_ready(&self) {
+        eventually(Duration::from_secs(30), async || {
+            let reply = self.get("/readyz").await;
+            if reply.status == 200 { Ok(()) } else { Err(String::from_utf8_lossy(&reply.body).into_owned()) }
+        })
+        .await;
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
