@@ -104,7 +104,7 @@ mod tests {
             item("skill_added", "additive"),
             item("skill_removed", "breaking"),
         ];
-        let change = Change { class: "breaking".to_owned(), silent: true, items };
+        let change = Change { class: "breaking".to_owned(), silent: true, items, items_omitted: 0 };
         assert_eq!(gist(&change), "skill removed s, skill added s and 1 more");
     }
 }

@@ -3,12 +3,17 @@
 //! Every conversion leaves the card out: whoever writes an answer splices its bytes in.
 
 use super::{
-    Change, Condition, Diff, Envelope, Freshness, Inspection, Item, LedgerEntry, List, Problem, Registered,
-    RevisionItem, Violation, Warning, Watermark,
+    AgentItem, Change, Condition, Diff, Envelope, Freshness, Inspection, Item, LedgerEntry, Problem,
+    Registered, RevisionItem, Violation, Warning, Watermark,
 };
 use crate::registry::{Agent, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Written};
 use crate::terms::{Digest, ceil_millis};
 use crate::{card, fence, registry, terms};
+
+/// About how many bytes of items a change shows: two large cards can differ in more than an answer may hold.
+const CHANGE_MAX: usize = 1024 * 1024;
+/// Bytes of an item besides its texts.
+const ITEM_FIXED: usize = 100;
 
 impl From<&terms::Freshness> for Freshness {
     fn from(freshness: &terms::Freshness) -> Self {
@@ -92,20 +97,12 @@ impl From<&Resolved> for Envelope {
     }
 }
 
-impl From<&Page> for List<Envelope> {
-    fn from(page: &Page) -> Self {
-        let item = |agent: &Agent| {
-            let card = agent.card()?;
-            let freshness = terms::Freshness { origin: Some(agent.origin()), ..page.freshness.clone() };
-            Some(Envelope::new(agent, card, &freshness))
-        };
-        Self {
-            items: page.agents.iter().filter_map(|agent| item(agent)).collect(),
-            next_page_token: page.next_page_token.clone(),
-            complete: page.complete,
-            freshness: (&page.freshness).into(),
-        }
-    }
+/// The items of a page, made one by one: all of them may be more than an answer holds.
+pub fn agent_items(page: &Page) -> impl Iterator<Item = AgentItem> {
+    page.agents.iter().filter_map(|agent| {
+        let freshness = terms::Freshness { origin: Some(agent.origin()), ..page.freshness.clone() };
+        Some(Envelope::new(agent, agent.card()?, &freshness))
+    })
 }
 
 impl From<&Revision> for RevisionItem {
@@ -144,15 +141,9 @@ impl From<&Past> for RevisionItem {
     }
 }
 
-impl From<&RevisionPage> for List<RevisionItem> {
-    fn from(page: &RevisionPage) -> Self {
-        Self {
-            items: page.revisions.iter().map(RevisionItem::from).collect(),
-            next_page_token: page.next_page_token.clone(),
-            complete: page.complete,
-            freshness: (&page.freshness).into(),
-        }
-    }
+/// As [`agent_items`].
+pub fn revision_items(page: &RevisionPage) -> impl Iterator<Item = RevisionItem> {
+    page.revisions.iter().map(RevisionItem::from)
 }
 
 impl From<&registry::Diff> for Diff {
@@ -205,10 +196,18 @@ impl From<&card::Change> for Change {
             pointer: item.pointer.clone(),
             subject: item.subject.clone(),
         };
+        let mut room = CHANGE_MAX;
+        let fits = |item: &&card::Item| {
+            let left = room.checked_sub(2 * (item.pointer.len() + item.subject.len()) + ITEM_FIXED);
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let items: Vec<Item> = change.items.iter().take_while(fits).map(item).collect();
         Self {
             class: change.class.as_str().to_owned(),
             silent: change.silent,
-            items: change.items.iter().map(item).collect(),
+            items_omitted: (change.items.len() - items.len()) as u64,
+            items,
         }
     }
 }
@@ -255,6 +254,7 @@ impl Problem {
             detail: parts.detail.clone(),
             reason: slug.to_owned(),
             conditions: parts.conditions.iter().map(Condition::from).collect(),
+            conditions_omitted: 0,
             violations: parts.violations.iter().map(Violation::from).collect(),
             freshness: parts.freshness.as_ref().map(Freshness::from),
             agent: parts.agent.as_ref().map(ToString::to_string),

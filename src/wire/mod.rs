@@ -21,6 +21,7 @@ mod splice;
 mod write;
 
 pub use batch::{BatchAnswer, BatchItem, BatchRequest, BatchWanted};
+pub use convert::{agent_items, revision_items};
 pub use envelope::{AgentItem, Envelope, List};
 pub use fence::{Fence, Invalid, RevisionText, Skill, duration, max_staleness, position};
 pub use freshness::{Freshness, Health, Watermark};

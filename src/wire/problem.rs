@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::write::is_zero;
 use super::{Change, Freshness};
 
 /// Why something was refused. The members after `reason` are there as far as they apply.
@@ -21,6 +22,9 @@ pub struct Problem {
     /// Every condition of the fence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// How many conditions were left out for want of room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub conditions_omitted: u64,
     /// Everything that is wrong with a card.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
@@ -51,6 +55,7 @@ pub struct Condition {
     /// `passed`, `failed` or `unverifiable`.
     pub outcome: String,
     pub wanted: String,
+    /// Ends in an ellipsis where it was cut for want of room.
     pub found: String,
 }
 

@@ -42,6 +42,12 @@ impl Spliced {
         self
     }
 
+    /// Bytes written so far.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty: the object has begun")]
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// The finished text.
     pub fn end(mut self) -> Vec<u8> {
         self.text.push(b'}');

@@ -35,6 +35,14 @@ pub struct Change {
     /// Not cosmetic, although the card's own version stayed the same.
     pub silent: bool,
     pub items: Vec<Item>,
+    /// How many items were left out for want of room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub items_omitted: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One thing that changed.

@@ -129,3 +129,33 @@ async fn the_ledger_is_read_to_its_end_and_its_chain_holds() {
     let none = pb::ReadLedgerRequest { limit: Some(0), ..Default::default() };
     assert_eq!(said(admin.read_ledger(none).await).code, Code::InvalidArgument);
 }
+
+/// A card of 100 skills that take modes of their own, or 300 long ones by default.
+fn wide(own: &str) -> bytes::Bytes {
+    let modes: Vec<String> = (0..300).map(|n| format!("\"text/{}{n}\"", "m".repeat(400))).collect();
+    let skills: Vec<String> = (0..100).map(|n| format!(r#"{{"id":"s{n}","name":"S"{own}}}"#)).collect();
+    let (modes, skills) = (modes.join(","), skills.join(","));
+    format!(
+        r#"{{"name":"A","url":"https://a.example","version":"1","defaultInputModes":[{modes}],"skills":[{skills}]}}"#
+    )
+    .into()
+}
+
+#[tokio::test]
+async fn a_done_write_is_no_error_because_its_change_is_large() {
+    let served = Served::start().await;
+    served.register("acme/a", wide(r#","inputModes":["a/b"]"#)).await;
+    let written = served.register("acme/a", wide("")).await;
+    assert_eq!(written.revision, 2);
+    assert!(prost::Message::encoded_len(&written) <= 3 << 20);
+    let change = written.change.unwrap();
+    assert!(change.silent && !change.items.is_empty() && change.items_omitted > 1_000);
+    let request = pb::ListRevisionsRequest { agent: "acme/a".to_owned(), ..Default::default() };
+    let mut registry = served.registry.clone();
+    let page = registry.list_revisions(request).await.unwrap().into_inner();
+    assert_eq!(page.items[0].change.as_ref().unwrap().items_omitted, change.items_omitted);
+    let request = pb::DiffRevisionsRequest { agent: "acme/a".to_owned(), ..Default::default() };
+    let diff =
+        registry.max_decoding_message_size(4 << 20).diff_revisions(request).await.unwrap().into_inner();
+    assert!(diff.change.unwrap().items_omitted > 1_000);
+}

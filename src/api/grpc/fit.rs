@@ -52,8 +52,10 @@ fn leave_out(problem: &mut pb::Problem, room: usize) {
     // As if everything were left out, so that the counts have their room.
     problem.violations_omitted = count(violations.len());
     problem.conditions_omitted = count(conditions.len());
+    // Some may have been left out before.
+    let missing = change.as_ref().map_or(0, |change| change.items_omitted);
     if let Some(change) = &mut change {
-        change.items_omitted = count(items.len());
+        change.items_omitted = missing.saturating_add(count(items.len()));
     }
     problem.change = change;
     // Room for the length of the change, which grows with its items.
@@ -64,7 +66,8 @@ fn leave_out(problem: &mut pb::Problem, room: usize) {
     (problem.violations, problem.violations_omitted) = prefix(violations, &mut left);
     (problem.conditions, problem.conditions_omitted) = prefix(conditions, &mut left);
     if let Some(change) = &mut problem.change {
-        (change.items, change.items_omitted) = prefix(items, &mut left);
+        let (kept, omitted) = prefix(items, &mut left);
+        (change.items, change.items_omitted) = (kept, missing.saturating_add(omitted));
     }
 }
 
@@ -155,13 +158,13 @@ mod tests {
         assert_eq!(problem.violations[0].pointer, "/skills/0");
 
         let item = pb::ChangeItem { kind: "skill_removed".to_owned(), class: 3, ..Default::default() };
-        let change = pb::Change { class: 3, silent: true, items: vec![item; 5_000], items_omitted: 0 };
+        let change = pb::Change { class: 3, silent: true, items: vec![item; 5_000], items_omitted: 7 };
         let mut problem = pb::Problem { change: Some(change), ..Default::default() };
         fit(&mut problem, ROOM);
         assert!(problem.encoded_len() <= ROOM);
         let change = problem.change.unwrap();
         assert!(change.silent && !change.items.is_empty());
-        assert_eq!(change.items.len() + change.items_omitted as usize, 5_000);
+        assert_eq!(change.items.len() + change.items_omitted as usize, 5_007);
     }
 
     #[test]

@@ -13,6 +13,12 @@ use crate::registry::Refusal;
 use crate::terms::{Reason, ceil_secs};
 use crate::wire::{self, splice};
 
+/// Bytes of a detail that was cut.
+const DETAIL_MAX: usize = 512;
+/// Bytes that say how many conditions were left out.
+const OMITTED: usize = 48;
+const PASSED: &str = crate::fence::Outcome::Passed.as_str();
+
 /// The answer that tells a refusal.
 pub(super) fn answer(refusal: &Refusal) -> Response {
     let status = status::of(refusal.reason()).http;
@@ -40,12 +46,47 @@ pub(super) fn answer(refusal: &Refusal) -> Response {
 /// The problem as JSON, with the card that did not pass unless it is left out.
 pub(super) fn body(refusal: &Refusal, with_card: bool) -> Vec<u8> {
     let parts = refusal.parts();
-    let mut problem = wire::Problem::new(parts, status::of(parts.reason).http.as_u16());
+    let mut problem = of(refusal);
     let card = parts.card.as_ref().filter(|_| with_card);
     problem.card_omitted = card.is_none() && parts.card.is_some();
     let text = splice(&problem, "card", card.map(|card| card.bytes().as_ref()));
     // It is made of texts and numbers, so it can be written; an empty object is the least that is JSON.
     text.unwrap_or_else(|_| b"{}".to_vec())
+}
+
+fn of(refusal: &Refusal) -> wire::Problem {
+    wire::Problem::new(refusal.parts(), status::of(refusal.reason()).http.as_u16())
+}
+
+/// The problem without its card, in at most about `room` bytes of JSON: what was found goes first, then the
+/// conditions themselves, those that passed before the others.
+pub(super) fn fitted(refusal: &Refusal, room: usize) -> wire::Problem {
+    let mut problem = of(refusal);
+    let len = |value: &dyn Fn() -> serde_json::Result<Vec<u8>>| value().map_or(usize::MAX, |text| text.len());
+    if len(&|| serde_json::to_vec(&problem)) <= room {
+        return problem;
+    }
+    if problem.detail.len() > DETAIL_MAX {
+        let kept = problem.detail.char_indices().map(|(at, _)| at).take_while(|at| *at <= DETAIL_MAX);
+        problem.detail.truncate(kept.last().unwrap_or(0));
+        problem.detail.push('…');
+    }
+    for condition in &mut problem.conditions {
+        "…".clone_into(&mut condition.found);
+    }
+    let mut conditions = std::mem::take(&mut problem.conditions);
+    let mut left = room.saturating_sub(len(&|| serde_json::to_vec(&problem)) + OMITTED);
+    conditions.sort_by_key(|condition| condition.outcome == PASSED);
+    let fits = |condition: &&wire::Condition| {
+        let rest = left.checked_sub(len(&|| serde_json::to_vec(condition)).saturating_add(1));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    let kept = conditions.iter().take_while(fits).count();
+    problem.conditions_omitted = (conditions.len() - kept) as u64;
+    conditions.truncate(kept);
+    problem.conditions = conditions;
+    problem
 }
 
 /// A value that could not be read, as a refusal.

@@ -16,12 +16,14 @@ use crate::registry::{
 };
 use crate::terms::{AgentName, Basis, Freshness, Timestamp, ceil_millis};
 
+/// Bytes of items that a change shows: two large cards can differ in more than a message may hold.
+const CHANGE_MAX: usize = 1024 * 1024;
 /// Bytes kept free in a page for what is not its items.
 pub(super) const RESERVED: usize = 8 * 1024;
 
 pub(in super::super) fn written(written: Written) -> pb::Written {
     let card = written.card.as_deref();
-    pb::Written {
+    let mut answer = pb::Written {
         agent: written.agent.to_string(),
         outcome: outcome(written.outcome).into(),
         revision: written.revision,
@@ -36,7 +38,15 @@ pub(in super::super) fn written(written: Written) -> pb::Written {
         warnings: card.map_or_else(Vec::new, warnings),
         superseded: written.superseded,
         dry_run: written.dry_run,
+        warnings_omitted: 0,
+    };
+    // What is done is never told as a failure because there is much to say of it.
+    while answer.encoded_len() > MESSAGE_MAX && !answer.warnings.is_empty() {
+        let all = answer.warnings.len();
+        answer.warnings.truncate(all / 2);
+        answer.warnings_omitted += u32::try_from(all - answer.warnings.len()).unwrap_or(u32::MAX);
     }
+    answer
 }
 
 pub(in super::super) fn resolved(resolved: &Resolved) -> pb::Resolved {
@@ -99,12 +109,13 @@ pub(in super::super) fn revisions_page(
 
 /// As many entries as a message can hold, and where to read on.
 pub(in super::super) fn ledger_page(entries: Vec<Entry>, fresh: &Freshness) -> pb::ReadLedgerResponse {
-    let (entries, _) = fitting(entries.into_iter().map(|entry| pb::LedgerEntry {
+    let entries = entries.into_iter().map(|entry| pb::LedgerEntry {
         seq: entry.seq,
         digest: entry.digest.hex(),
         body_digest: entry.body_digest.hex(),
         body: entry.body.as_ref().to_owned(),
-    }));
+    });
+    let (entries, _) = fitting(entries, MESSAGE_MAX - RESERVED);
     let last = entries.last().map(|entry| entry.seq);
     pb::ReadLedgerResponse {
         next_from: last.filter(|last| *last < fresh.position.seq).map(|last| last + 1),
@@ -165,21 +176,21 @@ pub(super) fn freshness(freshness: &Freshness) -> pb::Freshness {
     }
 }
 
+/// The change with the first of its items, as many as there is room for.
 pub(super) fn change(change: Change) -> pb::Change {
+    let all = change.items.len();
+    let items = change.items.into_iter().map(|item| pb::ChangeItem {
+        kind: item.kind.to_string(),
+        class: class(item.class).into(),
+        pointer: item.pointer,
+        subject: item.subject,
+    });
+    let (items, _) = fitting(items, CHANGE_MAX);
     pb::Change {
         class: class(change.class).into(),
         silent: change.silent,
-        items: change
-            .items
-            .into_iter()
-            .map(|item| pb::ChangeItem {
-                kind: item.kind.to_string(),
-                class: class(item.class).into(),
-                pointer: item.pointer,
-                subject: item.subject,
-            })
-            .collect(),
-        items_omitted: 0,
+        items_omitted: u32::try_from(all - items.len()).unwrap_or(u32::MAX),
+        items,
     }
 }
 
@@ -225,14 +236,13 @@ fn warnings(card: &Card) -> Vec<pb::Warning> {
 }
 
 fn whole<M: Message>(items: impl Iterator<Item = M>) -> Result<Vec<M>, usize> {
-    let (items, all) = fitting(items);
+    let (items, all) = fitting(items, MESSAGE_MAX - RESERVED);
     if all { Ok(items) } else { Err(items.len()) }
 }
 
-/// The first items, as many as one message can hold, and whether that is all of them.
-fn fitting<M: Message>(items: impl Iterator<Item = M>) -> (Vec<M>, bool) {
-    let mut room = MESSAGE_MAX - RESERVED;
-    let mut taken = Vec::with_capacity(items.size_hint().0);
+/// The first items, as many as there is room for, and whether that is all of them.
+fn fitting<M: Message>(items: impl Iterator<Item = M>, mut room: usize) -> (Vec<M>, bool) {
+    let mut taken = Vec::new();
     for item in items {
         let Some(left) = room.checked_sub(nested_len(&item)) else { return (taken, false) };
         room = left;
@@ -309,9 +319,10 @@ mod tests {
     #[test]
     fn a_page_ends_where_a_message_would_pass_its_bound() {
         let entry = |seq| pb::LedgerEntry { seq, body: "x".repeat(1024 * 1024), ..Default::default() };
-        let (taken, all) = fitting((1..=5).map(entry));
+        let room = MESSAGE_MAX - RESERVED;
+        let (taken, all) = fitting((1..=5).map(entry), room);
         assert_eq!((taken.len(), all), (2, false));
         assert!(taken.iter().map(nested_len).sum::<usize>() + RESERVED <= MESSAGE_MAX);
-        assert!(fitting((1..=2).map(entry)).1);
+        assert!(fitting((1..=2).map(entry), room).1);
     }
 }

@@ -15,7 +15,7 @@ pub(super) const ROUTES: &[Route] = &[Route {
     verb: Verb::Get,
     path: "/v1/ledger",
     operation: "read_ledger",
-    about: "Entries of the ledger in order, up to the view's position; an empty answer is the end.",
+    about: "Entries of the ledger in order, up to the view's position; past 3 MiB fewer than asked for. An empty answer is the end.",
     parameters: &[p::LEDGER, p::READ],
     headers: &[p::READ_HEADERS],
     body: Sent::Nothing,
@@ -37,15 +37,16 @@ async fn read(http: Http, ask: Ask) -> Result<Response, Refusal> {
     Ok(response)
 }
 
-/// A body is canonical JSON, which has no line breaks, and goes in as the text that was hashed.
+/// As many entries as an answer holds, and one at least, so that a reader gets on. A body is canonical JSON, which
+/// has no line breaks, and goes in as the text that was hashed.
 fn lines(entries: &[Entry]) -> serde_json::Result<Vec<u8>> {
     let mut text = Vec::new();
     for entry in entries {
-        text.extend_from_slice(&splice(
-            &wire::LedgerEntry::from(entry),
-            "body",
-            Some(entry.body.as_bytes()),
-        )?);
+        let line = splice(&wire::LedgerEntry::from(entry), "body", Some(entry.body.as_bytes()))?;
+        if !text.is_empty() && text.len() + line.len() >= answer::ANSWER_MAX {
+            break;
+        }
+        text.extend_from_slice(&line);
         text.push(b'\n');
     }
     Ok(text)

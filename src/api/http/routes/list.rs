@@ -24,7 +24,7 @@ pub(super) const ROUTES: &[Route] = &[Route {
 async fn list(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let call = http.registry.call(None);
     let params = &ask.params;
-    let request = List {
+    let mut request = List {
         filter: Filter {
             namespace: params.owned(p::NAMESPACE),
             skill: params.owned(p::SKILL),
@@ -38,8 +38,20 @@ async fn list(http: Http, ask: Ask) -> Result<Response, Refusal> {
         page_token: params.owned(p::PAGE_TOKEN),
         read: ask.read()?,
     };
-    let page = http.registry.list(&call, &request).await?;
-    let mut response = answer::json(StatusCode::OK, &wire::List::from(&page))?;
+    let (page, items) = loop {
+        let page = http.registry.list(&call, &request).await?;
+        match answer::items(wire::agent_items(&page))? {
+            Ok(items) => break (page, items),
+            Err(fits) => request.page_size = Some(fits),
+        }
+    };
+    let list = wire::List {
+        items,
+        next_page_token: page.next_page_token,
+        complete: page.complete,
+        freshness: (&page.freshness).into(),
+    };
+    let mut response = answer::json(StatusCode::OK, &list)?;
     headers::freshness(response.headers_mut(), &page.freshness);
     Ok(response)
 }

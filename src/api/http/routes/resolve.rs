@@ -11,12 +11,14 @@ use super::super::{Http, answer, body, headers, parameter as p};
 use crate::fence::Fence;
 use crate::registry::{Batch, BatchItem, Read, Refusal};
 use crate::terms::AgentName;
-use crate::wire::{self, splice};
+use crate::wire::{self, Spliced};
 
 /// Bytes of a batch as it is asked for.
 const BODY_MAX: usize = 1024 * 1024;
-/// Bytes of an answer beyond which items come without their card.
-const CARDS_MAX: usize = 3 * 1024 * 1024;
+/// The largest problem of one item, in bytes, besides its card.
+const PROBLEM_MAX: usize = 64 * 1024;
+/// Bytes around the parts of an item, or of the answer.
+const FRAME: usize = 64;
 /// Characters of what is wrong with a body.
 const DETAIL_MAX: usize = 300;
 
@@ -28,7 +30,11 @@ pub(super) const ROUTES: &[Route] = &[Route {
     parameters: &[],
     headers: &[p::READ_HEADERS],
     body: Sent::Batch,
-    answers: &[gives(200, Shape::Batch, "Past 3 MiB items come without their card, and say so")],
+    answers: &[gives(
+        200,
+        Shape::Batch,
+        "Past 3 MiB items come without their card, problems are cut, and both say so",
+    )],
     run: |http, ask| -> Answering { Box::pin(resolve(http, ask)) },
 }];
 
@@ -38,7 +44,8 @@ async fn resolve(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let batch = batch(&bytes, &ask.headers)?;
     let call = http.registry.call(None);
     let (items, freshness) = http.registry.resolve_batch(&call, &batch).await?;
-    let mut response = answer::written(StatusCode::OK, written(&items, &(&freshness).into()))?;
+    let text = written(&items, &(&freshness).into())?;
+    let mut response = answer::of(StatusCode::OK, answer::JSON, text);
     headers::freshness(response.headers_mut(), &freshness);
     Ok(response)
 }
@@ -67,31 +74,53 @@ fn batch(bytes: &Bytes, headers: &HeaderMap) -> Result<Batch, Refusal> {
     Ok(Batch { agents: wanted.collect::<Result<_, Refusal>>()?, read })
 }
 
-/// The answer, with the cards spliced in until it is too large for more.
-fn written(items: &[BatchItem], freshness: &wire::Freshness) -> serde_json::Result<Vec<u8>> {
+/// The answer: whole items first, then as many of their cards as there is room for.
+///
+/// # Errors
+/// `payload_too_large` when the items do not fit even without their cards.
+fn written(items: &[BatchItem], freshness: &wire::Freshness) -> Result<Vec<u8>, Refusal> {
+    let unwritten = |error: serde_json::Error| {
+        tracing::error!(%error, "an answer could not be written");
+        Refusal::internal()
+    };
+    let tail = serde_json::to_vec(freshness).map_err(unwritten)?;
+    let mut room = answer::ANSWER_MAX.saturating_sub(tail.len() + FRAME);
+    let problem_room = (answer::ANSWER_MAX / 2 / items.len().max(1)).min(PROBLEM_MAX);
+    let mut bare = Vec::with_capacity(items.len());
+    for item in items {
+        let (member, value, card) = match &item.outcome {
+            Ok(resolved) => {
+                let value = Spliced::begin(&wire::Envelope::from(resolved)).map_err(unwritten)?;
+                ("resolved", value, Some(&resolved.card))
+            }
+            Err(refusal) => {
+                let value = Spliced::begin(&problem::fitted(refusal, problem_room)).map_err(unwritten)?;
+                ("problem", value, refusal.parts().card.as_ref())
+            }
+        };
+        let head = wire::BatchItem { agent: item.agent.to_string(), resolved: None, problem: None };
+        let head = Spliced::begin(&head).map_err(unwritten)?;
+        room = room.checked_sub(head.len() + value.len() + FRAME).ok_or_else(answer::too_large)?;
+        bare.push((head, member, value, card));
+    }
     let mut text = b"{\"items\":[".to_vec();
-    for (n, item) in items.iter().enumerate() {
+    for (n, (head, member, value, card)) in bare.into_iter().enumerate() {
         if n > 0 {
             text.push(b',');
         }
-        let head = wire::BatchItem { agent: item.agent.to_string(), resolved: None, problem: None };
-        let has_room = |card: &[u8]| text.len() + card.len() <= CARDS_MAX;
-        let (member, value) = match &item.outcome {
-            Ok(resolved) => {
-                let mut envelope = wire::Envelope::from(resolved);
-                let card = Some(resolved.card.bytes().as_ref()).filter(|card| has_room(card));
-                envelope.card_omitted = card.is_none();
-                ("resolved", splice(&envelope, "card", card)?)
+        let left = card.and_then(|card| room.checked_sub(card.bytes().len()));
+        let value = match (card, left) {
+            (Some(card), Some(left)) => {
+                room = left;
+                value.member("card", card.bytes())
             }
-            Err(refusal) => {
-                let card = refusal.parts().card.as_ref();
-                ("problem", problem::body(refusal, card.is_some_and(|card| has_room(card.bytes()))))
-            }
+            (Some(_), None) => value.member("card_omitted", b"true"),
+            (None, _) => value,
         };
-        text.extend_from_slice(&splice(&head, member, Some(&value))?);
+        text.extend_from_slice(&head.member(member, &value.end()).end());
     }
     text.extend_from_slice(b"],\"freshness\":");
-    text.extend_from_slice(&serde_json::to_vec(freshness)?);
+    text.extend_from_slice(&tail);
     text.push(b'}');
     Ok(text)
 }

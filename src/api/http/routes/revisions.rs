@@ -37,10 +37,23 @@ pub(super) const ROUTES: &[Route] = &[
 async fn list(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let call = http.registry.call(None);
     let agent = ask.agent()?;
-    let size = ask.params.size(p::PAGE_SIZE)?;
+    let mut size = ask.params.size(p::PAGE_SIZE)?;
     let token = ask.params.text(p::PAGE_TOKEN);
-    let page = http.registry.revisions(&call, &agent, size, token, &ask.read()?).await?;
-    let mut response = answer::json(StatusCode::OK, &wire::List::from(&page))?;
+    let read = ask.read()?;
+    let (page, items) = loop {
+        let page = http.registry.revisions(&call, &agent, size, token, &read).await?;
+        match answer::items(wire::revision_items(&page))? {
+            Ok(items) => break (page, items),
+            Err(fits) => size = Some(fits),
+        }
+    };
+    let list = wire::List {
+        items,
+        next_page_token: page.next_page_token,
+        complete: page.complete,
+        freshness: (&page.freshness).into(),
+    };
+    let mut response = answer::json(StatusCode::OK, &list)?;
     headers::freshness(response.headers_mut(), &page.freshness);
     Ok(response)
 }

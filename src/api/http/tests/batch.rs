@@ -81,6 +81,49 @@ async fn past_three_mebibytes_cards_are_left_out_and_that_is_said() {
 }
 
 #[tokio::test]
+async fn problems_count_towards_the_three_mebibytes_too() {
+    let server = Server::start().await;
+    // Each condition that fails shows what was found: the skills, a kibibyte of them.
+    server.put("acme/wide", &card_with("sum;up", &"s".repeat(2_000))).await;
+    let skills = |count: usize| json!({ "skills": vec![json!({ "id": "nope" }); count] });
+    for (agents, conditions) in [(70, 1_000), (1, 1_000), (1_000, 40)] {
+        let wanted = json!({ "agent": "acme/wide", "fence": skills(conditions) });
+        let reply = ask(&server, &json!({ "agents": vec![wanted; agents] })).await;
+        assert_eq!(reply.status, 200, "{:.300}", reply.text());
+        assert!(reply.body.len() <= 3 * 1024 * 1024, "{}", reply.body.len());
+        let answer: wire::BatchAnswer = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(answer.items.len(), agents);
+        for item in answer.items {
+            let problem = item.problem.unwrap();
+            assert_eq!(
+                (problem.reason.as_str(), problem.agent.as_deref()),
+                ("skill_missing", Some("acme/wide"))
+            );
+            assert!(problem.freshness.is_some() && problem.card.is_some() != problem.card_omitted);
+            // The default bound on staleness is a condition too.
+            assert_eq!(problem.conditions.len() as u64 + problem.conditions_omitted, conditions as u64 + 1);
+            assert!(problem.conditions.iter().all(|condition| condition.found == "…"));
+            assert_eq!(problem.conditions[0].outcome, "failed");
+        }
+    }
+    let reply = ask(&server, &json!({ "agents": [{ "agent": "acme/wide", "fence": skills(1_001) }] })).await;
+    assert_eq!(reply.reason(), "invalid_argument");
+    // What is small is told whole.
+    let reply = ask(&server, &json!({ "agents": [{ "agent": "acme/wide", "fence": skills(1) }] })).await;
+    let problem = &reply.json()["items"][0]["problem"];
+    assert!(problem["conditions"][1]["found"].as_str().unwrap().starts_with("sss"), "{problem}");
+    assert!(problem.get("conditions_omitted").is_none());
+}
+
+#[tokio::test]
+async fn a_batch_that_cannot_be_told_in_three_mebibytes_is_refused() {
+    let server = Server::start().await;
+    server.put("acme/long", &card_with("1.0.0", &"9".repeat(200_000))).await;
+    let reply = ask(&server, &json!({ "agents": vec![json!({ "agent": "acme/long" }); 20] })).await;
+    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (413, "payload_too_large"));
+}
+
+#[tokio::test]
 async fn the_header_bounds_a_batch_that_says_nothing() {
     let server = Server::start().await;
     server.put("acme/sum", CARD).await;

@@ -122,3 +122,29 @@ async fn ledger_lines_verify_as_they_stand() {
     assert_eq!(seqs(server.get("/v1/ledger?from=2&limit=1").await.text()), [2]);
     assert_eq!(server.get("/v1/ledger?from=4").await.text(), "");
 }
+
+#[tokio::test]
+async fn the_ledger_past_three_mebibytes_is_read_in_fewer_lines() {
+    let server = Server::start().await;
+    let note = "%01".repeat(4_096);
+    for n in 0..150 {
+        let card = card_with("1.0.0", &format!("1.0.{n}"));
+        let reply = server.send("PUT", &format!("/v1/agents/acme/sum?note={note}"), &[], &card).await;
+        assert!(reply.status.is_success(), "{}", reply.text());
+    }
+    let (mut from, mut seen) = (1, Vec::new());
+    loop {
+        let reply = server.get(&format!("/v1/ledger?from={from}")).await;
+        assert!(reply.body.len() <= 3 * 1024 * 1024, "{}", reply.body.len());
+        let lines: Vec<u64> = reply
+            .text()
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["seq"].as_u64().unwrap())
+            .collect();
+        let Some(last) = lines.last() else { break };
+        assert!(lines.len() < 150, "one answer does not hold them");
+        from = last + 1;
+        seen.extend(lines);
+    }
+    assert_eq!(seen, (1..=150).collect::<Vec<u64>>());
+}

@@ -48,6 +48,45 @@ async fn filters_are_anded_and_lists_hold_live_agents_in_order() {
 }
 
 #[tokio::test]
+async fn a_page_past_three_mebibytes_is_shorter_and_goes_on() {
+    let server = Server::start().await;
+    // A version is part of each item, and may be as long as a card.
+    for n in 0..20 {
+        server.put(&format!("acme/a{n:02}"), &card_with("1.0.0", &"9".repeat(200_000))).await;
+        server.put("beta/one", &card_with("1.0.0", &format!("{n}{}", "9".repeat(200_000)))).await;
+    }
+    let wanted: Vec<String> = (0..20).map(|n| format!("acme/a{n:02}")).collect();
+    assert_eq!(all(&server, "/v1/agents?namespace=acme", "agent").await, wanted);
+    let wanted: Vec<String> = (1..=20).rev().map(|n| n.to_string()).collect();
+    assert_eq!(all(&server, "/v1/agents/beta/one/revisions?page_size=50", "revision").await, wanted);
+}
+
+/// The member of every item, page by page; more than one page is expected.
+async fn all(server: &Server, path: &str, member: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut token = String::new();
+    for page in 0.. {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let next = if token.is_empty() { String::new() } else { format!("{separator}page_token={token}") };
+        let reply = server.get(&format!("{path}{next}")).await;
+        assert_eq!(reply.status, 200, "{:.300}", reply.text());
+        assert!(reply.body.len() <= 3 * 1024 * 1024, "{}", reply.body.len());
+        let list = reply.json();
+        let items = list["items"].as_array().unwrap();
+        assert!(!items.is_empty());
+        found.extend(items.iter().map(|item| item[member].to_string().trim_matches('"').to_owned()));
+        match list["next_page_token"].as_str() {
+            Some(next) => next.clone_into(&mut token),
+            None => {
+                assert!(page > 0 && list["complete"] == true);
+                break;
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
 async fn pages_go_on_after_the_last_and_say_whether_they_are_complete() {
     let server = Server::start().await;
     fleet(&server).await;

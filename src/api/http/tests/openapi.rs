@@ -96,3 +96,25 @@ async fn every_reference_has_a_target() {
         assert!(document.pointer(pointer).is_some(), "{reference}");
     }
 }
+
+#[tokio::test]
+async fn what_a_batch_takes_is_described_as_it_is_taken() {
+    let server = Server::start().await;
+    let document = server.get("/openapi.json").await.json();
+    let fence = &document["components"]["schemas"]["Fence"]["properties"];
+    assert_eq!(fence["pin"]["type"], "string", "a null is refused: {}", fence["pin"]);
+    let schemas = &document["components"]["schemas"];
+    assert_eq!(schemas["BatchRequest"]["properties"]["wait"]["type"], "string");
+    let types: BTreeSet<&str> = schemas["RevisionText"]["oneOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|s| s["type"].as_str())
+        .collect();
+    assert_eq!(types, BTreeSet::from(["integer", "string"]));
+    assert_eq!(
+        fence["min_revision"]["$ref"], "#/components/schemas/RevisionText",
+        "{}",
+        fence["min_revision"]
+    );
+}

@@ -181,3 +181,29 @@ async fn a_body_that_is_too_large_is_not_read_on() {
     let told = [("content-length", "262145")];
     assert_eq!(server.send("PUT", PATH, &told, b"").await.status, 413);
 }
+
+/// A card of 100 skills that take modes of their own, or 300 long ones by default.
+fn wide(own: &str) -> Vec<u8> {
+    let modes: Vec<String> = (0..300).map(|n| format!("\"text/{}{n}\"", "m".repeat(400))).collect();
+    let skills: Vec<String> = (0..100).map(|n| format!(r#"{{"id":"s{n}","name":"S"{own}}}"#)).collect();
+    let (modes, skills) = (modes.join(","), skills.join(","));
+    format!(
+        r#"{{"name":"A","url":"https://a.example","version":"1","defaultInputModes":[{modes}],"skills":[{skills}]}}"#
+    )
+    .into_bytes()
+}
+
+#[tokio::test]
+async fn a_change_of_any_size_is_told_in_bounds_and_says_what_is_missing() {
+    let server = Server::start().await;
+    server.put("acme/sum", &wide(r#","inputModes":["a/b"]"#)).await;
+    let reply = server.send("PUT", PATH, &[], &wide("")).await;
+    assert_eq!(reply.status, 200, "{:.300}", reply.text());
+    assert!(reply.body.len() <= 3 * 1024 * 1024, "{}", reply.body.len());
+    let change = &reply.json()["change"];
+    assert_eq!((&change["class"], &change["silent"]), (&"breaking".into(), &true.into()));
+    assert!(!change["items"].as_array().unwrap().is_empty());
+    assert!(change["items_omitted"].as_u64().unwrap() > 1_000, "{}", change["items_omitted"]);
+    let list = server.get(&format!("{PATH}/revisions")).await.json();
+    assert_eq!(list["items"][0]["change"]["items_omitted"], change["items_omitted"]);
+}
