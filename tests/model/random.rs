@@ -234,7 +234,10 @@ impl World {
                 self.acked(name, &written, wanted.raw, wanted.bytes.clone());
                 answers.written += 1;
             }
-            (Err(refusal), None) => assert_eq!(refusal.reason(), Reason::RevisionNotFound),
+            (Err(refusal), None) => {
+                let reason = if all.is_empty() { Reason::AgentNotFound } else { Reason::RevisionNotFound };
+                assert_eq!(refusal.reason(), reason, "{refusal}");
+            }
             (outcome, wanted) => panic!("{outcome:?} with {wanted:?}"),
         }
     }
