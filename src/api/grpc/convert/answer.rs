@@ -317,6 +317,22 @@ mod tests {
     }
 
     #[test]
+    fn a_change_shows_what_there_is_room_for_and_counts_the_rest() {
+        let item = crate::card::Item {
+            kind: crate::card::ItemKind::SkillRemoved,
+            class: Class::Breaking,
+            pointer: "/skills/0".to_owned(),
+            subject: "s".repeat(1_000),
+        };
+        let whole = Change { class: Class::Breaking, silent: true, items: vec![item; 5_000] };
+        let shown = crate::wire::Change::from(&whole);
+        assert!(shown.items.len() > 400 && shown.items_omitted == 5_000 - shown.items.len() as u64);
+        let sent = change(whole);
+        assert!(sent.encoded_len() <= CHANGE_MAX + 64 && sent.items.len() > 900);
+        assert_eq!(sent.items.len() + sent.items_omitted as usize, 5_000);
+    }
+
+    #[test]
     fn a_page_ends_where_a_message_would_pass_its_bound() {
         let entry = |seq| pb::LedgerEntry { seq, body: "x".repeat(1024 * 1024), ..Default::default() };
         let room = MESSAGE_MAX - RESERVED;
