@@ -49,6 +49,8 @@ pub struct BatchItem {
 
 /// Agents that one batch may name.
 const BATCH_MAX: usize = 1_000;
+/// Conditions of all fences of one batch: each is told, with what was found, where it does not pass.
+const CONDITIONS_MAX: u32 = 10_000;
 
 impl Registry {
     /// Resolves one agent.
@@ -105,6 +107,12 @@ impl Registry {
         if batch.agents.len() > BATCH_MAX {
             let detail =
                 format!("{} agents in one batch are too many: at most {BATCH_MAX}", batch.agents.len());
+            return Err(Refusal::invalid(detail));
+        }
+        let conditions: u32 = batch.agents.iter().map(|(_, fence)| fence.count()).sum();
+        if conditions > CONDITIONS_MAX {
+            let detail =
+                format!("{conditions} conditions in one batch are too many: at most {CONDITIONS_MAX}");
             return Err(Refusal::invalid(detail));
         }
         let (tolerance, positions) = self.batch_demand(batch);

