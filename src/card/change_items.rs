@@ -81,7 +81,8 @@ fn cut(subject: &str) -> String {
     if subject.len() <= LONGEST {
         return subject.to_owned();
     }
-    let end = subject.floor_char_boundary(LONGEST - ELLIPSIS.len());
+    let most = LONGEST - ELLIPSIS.len();
+    let end = (0..=most).rev().find(|&end| subject.is_char_boundary(end)).unwrap_or_default();
     format!("{}{ELLIPSIS}", &subject[..end])
 }
 
