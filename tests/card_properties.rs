@@ -119,6 +119,7 @@ fn requirement() -> impl Strategy<Value = Value> {
         json!([{"k": []}]),
         json!([{"schemes": {"k": {"list": ["b", "a"]}}}]),
         json!([{"schemes": {"m": {}}}, {}]),
+        json!([{"k": {"scopes": ["a"]}}]),
     ])
 }
 
@@ -161,6 +162,7 @@ fn card() -> impl Strategy<Value = Value> {
         json!({"k": {"type": "apiKey", "in": "header", "name": "X"}}),
         json!({"k": {"apiKeySecurityScheme": {"location": "header", "name": "X"}}}),
         json!({"m": {"mtlsSecurityScheme": {}}, "j": {"type": "jwt", "x": 1}}),
+        json!({"k": {"type": "apiKey", "in": "header", "name": "X", "realm": "r"}}),
     ];
     let skills = (skill("a"), skill("b"), skill("c"), 0..=3_usize).prop_map(|(a, b, c, count)| {
         let mut skills = vec![a, b, c];

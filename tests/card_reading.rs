@@ -1,7 +1,9 @@
 //! Which documents are cards, of which generation, and what they say: the sentences of the contract as tables.
 
 use bytes::Bytes;
-use cardfence::card::{Card, Code, Generation, Limits, Oddity, Refused, Scheme, Shape, inspect};
+use cardfence::card::{
+    Card, Change, Class, Code, Generation, Limits, Oddity, Refused, Scheme, Shape, inspect,
+};
 
 fn check(text: &str) -> Result<Card, Refused> {
     Card::check(Bytes::copy_from_slice(text.as_bytes()), &Limits::default())
@@ -590,4 +592,126 @@ fn two_statements_of_one_thing_must_agree() {
         let card = card(&format!(r#"{{"name":"A","supportedInterfaces":[{interface}]}}"#));
         assert_eq!(&*card.normal().interfaces[0].binding, binding);
     }
+}
+
+/// What A2A does not define is kept: each pair differs in that alone, and the change is told.
+#[test]
+fn an_undefined_security_statement_is_kept_and_its_change_is_breaking() {
+    let oauth = |flows: &str| format!(r#""securitySchemes":{{"o":{{"type":"oauth2","flows":{{{flows}}}}}}}"#);
+    for (one, two, warned, item) in [
+        (
+            oauth(r#""tokenExchange":{"tokenUrl":"https://a"}"#),
+            oauth(r#""tokenExchange":{"tokenUrl":"https://b"}"#),
+            "/securitySchemes/o/flows/tokenExchange",
+            "security_scheme_changed /securitySchemes/o o",
+        ),
+        (
+            oauth(r#""implicit":{"audience":"a"}"#),
+            oauth(r#""implicit":{"audience":"b"}"#),
+            "/securitySchemes/o/flows/implicit/audience",
+            "security_scheme_changed /securitySchemes/o o",
+        ),
+        (
+            r#""securitySchemes":{"h":{"type":"http","scheme":"bearer","realm":"a"}}"#.to_owned(),
+            r#""securitySchemes":{"h":{"type":"http","scheme":"bearer","realm":"b"}}"#.to_owned(),
+            "/securitySchemes/h/realm",
+            "security_scheme_changed /securitySchemes/h h",
+        ),
+        (
+            r#""security":[{"k":{"scopes":["user"]}}]"#.to_owned(),
+            r#""security":[{"k":{"scopes":["admin"]}}]"#.to_owned(),
+            "/security/0/k/scopes",
+            "security_changed /security ",
+        ),
+        (
+            r#""skills":[{"id":"s","security":[{"k":{"list":[],"all":true}}]}]"#.to_owned(),
+            r#""skills":[{"id":"s","security":[{"k":{"list":[],"all":false}}]}]"#.to_owned(),
+            "/skills/0/security/0/k/all",
+            "skill_security_changed /skills/0 s",
+        ),
+        (
+            r#""authentication":"bearer""#.to_owned(),
+            r#""authentication":"basic""#.to_owned(),
+            "/authentication",
+            "security_changed /authentication authentication",
+        ),
+        (
+            r#""authentication":{"schemes":"bearer"}"#.to_owned(),
+            r#""authentication":{"schemes":"basic"}"#.to_owned(),
+            "/authentication",
+            "security_changed /authentication authentication",
+        ),
+        (
+            r#""authentication":{"schemes":["bearer",1]}"#.to_owned(),
+            r#""authentication":{"schemes":["bearer",2]}"#.to_owned(),
+            "/authentication",
+            "security_changed /authentication authentication",
+        ),
+        (
+            r#""protocolVersion":"0.3.0","authentication":{"schemes":["bearer"]}"#.to_owned(),
+            r#""protocolVersion":"0.3.0","authentication":{"schemes":["basic"]}"#.to_owned(),
+            "/authentication",
+            "security_changed /authentication authentication",
+        ),
+    ] {
+        let of =
+            |members: &str| card(&format!(r#"{{"name":"A","version":"1","url":"https://a",{members}}}"#));
+        let (before, after) = (of(&one), of(&two));
+        for read in [&before, &after] {
+            assert_eq!(warnings(read), [(Oddity::SecurityUndefined, warned)], "{one}");
+        }
+        assert_ne!(before.negotiation_fingerprint(), after.negotiation_fingerprint(), "{one}");
+        let change = Change::between(&before, &after);
+        let told: Vec<_> =
+            change.items.iter().map(|i| format!("{} {} {}", i.kind, i.pointer, i.subject)).collect();
+        assert_eq!(
+            (change.class, change.silent, told),
+            (Class::Breaking, true, vec![item.to_owned()]),
+            "{one}"
+        );
+    }
+}
+
+#[test]
+fn no_security_statement_hides_another_of_its_name() {
+    let of = |authentication: &str, scheme: &str| {
+        card(&format!(
+            r#"{{"name":"A","url":"https://a","authentication":{{"schemes":[{authentication}]}},"securitySchemes":{{"bearer":{scheme}}}}}"#
+        ))
+    };
+    let (http, key) = (r#"{"type":"http","scheme":"bearer"}"#, |name: &str| {
+        format!(r#"{{"type":"apiKey","in":"header","name":"{name}"}}"#)
+    });
+    let equal = of(r#""bearer""#, http);
+    assert!(
+        equal.warnings().iter().all(|warning| warning.code == Oddity::VersionMissing),
+        "{:?}",
+        equal.warnings()
+    );
+    let base = of(r#""bearer""#, &key("X"));
+    assert!(warnings(&base).contains(&(Oddity::SecurityUndefined, "/authentication")));
+    assert!(matches!(base.normal().scheme("bearer"), Some(Scheme::ApiKey { name, .. }) if &**name == "X"));
+    for other in [of(r#""bearer""#, &key("Y")), of(r#""bearer","basic""#, &key("X")), of("", &key("X"))] {
+        assert_ne!(base.negotiation_fingerprint(), other.negotiation_fingerprint());
+        assert_eq!(Change::between(&base, &other).class, Class::Breaking);
+    }
+    for (members, pointer) in [
+        (r#""security":[{"schemes":{"k":{"list":[]}},"oauth":["x"]}]"#, "/security/0/oauth"),
+        (r#""securityRequirements":[{"schemes":{"k":{}},"k":[]}]"#, "/securityRequirements/0/k"),
+        (r#""skills":[{"id":"s","security":[{"oauth":[],"schemes":{}}]}]"#, "/skills/0/security/0/oauth"),
+        (
+            r#""securitySchemes":{"k":{"apiKeySecurityScheme":{"location":"header","in":"query","name":"X"}}}"#,
+            "/securitySchemes/k/apiKeySecurityScheme/in",
+        ),
+    ] {
+        let found = violations(&format!(r#"{{"name":"A","url":"u",{members}}}"#));
+        assert_eq!(found, [("contradiction", pointer.to_owned())], "{members}");
+    }
+    card(
+        r#"{"name":"A","url":"u","security":[{"schemes":["read"],"oauth":["x"]},{"schemes":{"k":{}},"oauth":null}]}"#,
+    );
+    let beside = r#"{"name":"A","url":"u","securitySchemes":{"k":{"apiKeySecurityScheme":{"location":"header","name":"X"},"realm":"a"}}}"#;
+    assert!(
+        matches!(card(beside).normal().scheme("k"), Some(Scheme::Other { body }) if body.contains("realm"))
+    );
 }

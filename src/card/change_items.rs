@@ -81,7 +81,8 @@ fn cut(subject: &str) -> String {
     if subject.len() <= LONGEST {
         return subject.to_owned();
     }
-    let end = subject.floor_char_boundary(LONGEST - ELLIPSIS.len());
+    let most = LONGEST - ELLIPSIS.len();
+    let end = (0..=most).rev().find(|&end| subject.is_char_boundary(end)).unwrap_or_default();
     format!("{}{ELLIPSIS}", &subject[..end])
 }
 
@@ -350,13 +351,8 @@ impl<'c> Pair<'c> {
 
     fn security(&self, items: &mut Items) {
         let (old, new) = (self.old.normal, self.new.normal);
-        let place = |name: &str| {
-            let step = Step::Key(name);
-            let places = [format!("/securitySchemes{step}"), format!("/security_schemes{step}")];
-            self.place(&[&places[0], &places[1], "/authentication/schemes"])
-        };
         for (name, _) in old.schemes.iter().filter(|(name, _)| new.scheme(name).is_none()) {
-            items.add(ItemKind::SecuritySchemeRemoved, Class::Breaking, || place(name), name);
+            items.add(ItemKind::SecuritySchemeRemoved, Class::Breaking, || self.scheme(name), name);
         }
         for (name, scheme) in &new.schemes {
             let kind = match old.scheme(name) {
@@ -364,11 +360,48 @@ impl<'c> Pair<'c> {
                 Some(_) => ItemKind::SecuritySchemeChanged,
                 None => ItemKind::SecuritySchemeAdded,
             };
-            items.add(kind, Class::Breaking, || place(name), name);
+            items.add(kind, Class::Breaking, || self.scheme(name), name);
         }
         if old.security != new.security {
             items.add(ItemKind::SecurityChanged, Class::Breaking, || self.place(&SECURITY), "");
         }
+        self.undefined(items);
+    }
+
+    /// What only the documents' authors can read. It is named by the scheme that it is about.
+    fn undefined(&self, items: &mut Items) {
+        let (old, new) = (&self.old.normal.undefined, &self.new.normal.undefined);
+        let (was, is): (HashSet<_>, HashSet<_>) = (old.iter().collect(), new.iter().collect());
+        let mut subjects: Vec<&str> =
+            was.symmetric_difference(&is).map(|(about, _)| about.as_ref()).collect();
+        subjects.sort_unstable();
+        subjects.dedup();
+        for about in subjects {
+            let name = about.strip_prefix("schemes/");
+            let place = || match name {
+                Some(name) => self.scheme(name),
+                None => self.place(&["/authentication"]),
+            };
+            let kind = match name {
+                Some(name) => {
+                    let (was, is) = (self.old.normal.scheme(name), self.new.normal.scheme(name));
+                    // A scheme that came, went or changed besides has its item.
+                    if was != is {
+                        continue;
+                    }
+                    ItemKind::SecuritySchemeChanged
+                }
+                None => ItemKind::SecurityChanged,
+            };
+            items.add(kind, Class::Breaking, place, name.unwrap_or(about));
+        }
+    }
+
+    /// Where a security scheme lies.
+    fn scheme(&self, name: &str) -> String {
+        let step = Step::Key(name);
+        let places = [format!("/securitySchemes{step}"), format!("/security_schemes{step}")];
+        self.place(&[&places[0], &places[1], "/authentication/schemes"])
     }
 
     /// What changed for people only.

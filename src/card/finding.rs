@@ -59,6 +59,8 @@ vocabulary! {
         SecurityDisagrees = "security_disagrees",
         /// A security scheme of no kind that A2A defines.
         SchemeUnknown = "scheme_unknown",
+        /// A statement about security that A2A does not define, or not there; kept whole.
+        SecurityUndefined = "security_undefined",
         /// A text of the wrong type, read as absent: no fence depends on it.
         UnexpectedType = "unexpected_type",
         VersionMissing = "version_missing",

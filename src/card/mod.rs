@@ -38,6 +38,6 @@ pub use finding::{Code, Oddity, Violation, Warning};
 pub use generation::{Generation, Shape};
 pub use interface::Interface;
 pub use normal::{Capabilities, Extension, Modes, Normal};
-pub use security::{Flow, Requirement, Scheme};
+pub use security::{Flow, Requirement, Scheme, Undefined};
 pub use skill::Skill;
 pub use words::UnknownWord;

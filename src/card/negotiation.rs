@@ -64,6 +64,11 @@ fn material(normal: &Normal, sink: &mut dyn FnMut(&str)) {
         out.push('}');
     }
     flag(&mut out, "],\"streaming\":", capabilities.streaming);
+    // Nearly no card has it, and those keep the material that they had before it was read.
+    if !normal.undefined.is_empty() {
+        out.push_str(",\"undefined\":");
+        map(&mut out, &normal.undefined, |out, body| string(out, body));
+    }
     out.push_str(",\"v\":1}");
     sink(&out);
 }
@@ -116,7 +121,12 @@ fn flow(out: &mut String, flow: &Flow) {
 }
 
 fn requirement(out: &mut String, requirement: &Requirement) {
-    out.push_str("{\"schemes\":");
+    out.push('{');
+    if !requirement.other.is_empty() {
+        member(out, "\"other\":", &requirement.other);
+        out.push(',');
+    }
+    out.push_str("\"schemes\":");
     map(out, &requirement.schemes, |out, scopes| {
         out.push_str("{\"list\":");
         list(out, scopes, |out, scope| string(out, scope));
@@ -181,10 +191,10 @@ mod tests {
         for text in [
             r#"{"name":"A","url":"u"}"#,
             r#"{"name":"A","url":"\u0001\u007f\"\\/\b\f\n\r\t\u2028é🚀","skills":[{"id":"\uff5e"},{"id":"😀"},{"id":"z","inputModes":["b","a"]}],
-                "defaultOutputModes":["x","w"],"security":[{"\ue000":["q","p"],"😀":[]},{}],"securitySchemes":{
+                "defaultOutputModes":["x","w"],"security":[{"\ue000":["q","p"],"😀":{"note":"n"}},{}],"authentication":"x","securitySchemes":{
                 "\ue000":{"type":"apiKey","in":"header","name":"X"},"😀":{"type":"http","scheme":"basic"},"a":{"type":"mutualTLS"},
                 "b":{"type":"oauth2","flows":{"implicit":{"scopes":{"s":"","r":""}},"authorizationCode":{"pkceRequired":true}}},
-                "c":{"type":"openIdConnect","openIdConnectUrl":"https://i"},"d":{"type":"x"}},
+                "c":{"type":"openIdConnect","openIdConnectUrl":"https://i","x":{"b":1,"a":"\ue000"}},"d":{"type":"x"},"\ue000x":{"type":"mutualTLS","y":2},"😀x":{"type":"mutualTLS","y":2}},
                 "capabilities":{"streaming":true,"extensions":[{"uri":"f"},{"uri":"e","required":true}]}}"#,
         ] {
             let material = material_of(text);

@@ -14,7 +14,7 @@ use super::generation::{Generation, Shape};
 use super::interface::{self, Interface};
 use super::modes;
 use super::node::{Node, Place};
-use super::security::{self, Requirement, Scheme};
+use super::security::{self, Requirement, Scheme, Undefined};
 use super::skill::{self, Skill};
 use super::view::{View, unexpected_type};
 
@@ -40,6 +40,8 @@ pub struct Normal {
     pub extensions: Vec<Extension>,
     /// By name.
     pub schemes: Vec<(Box<str>, Scheme)>,
+    /// What it says of them that A2A does not define.
+    pub undefined: Undefined,
     /// Any one of these suffices.
     pub security: Vec<Requirement>,
     /// Indices into `skills`, by id.
@@ -140,7 +142,7 @@ impl Normal {
         let (capabilities, extensions) = capabilities(root, shape, findings);
         let defaults = skill::Defaults::read(root, findings);
         let skills = skill::read(root, shape, &defaults, max_skills, findings);
-        let schemes = security::schemes(root, generation, findings);
+        let security::Schemes { schemes, undefined } = security::schemes(root, generation, findings);
         let mut security = security::requirements(root, shape, findings);
         if generation == Some(Generation::V0_1) && security.is_empty() {
             security = security::any_of(&schemes);
@@ -158,6 +160,7 @@ impl Normal {
             capabilities,
             extensions,
             schemes,
+            undefined,
             security,
             by_id,
         }

@@ -96,6 +96,13 @@ impl<'n, 'a> View<'n, 'a> {
         strings(items, self.at.key(key), findings)
     }
 
+    /// The members that go by none of the `known` names, `null` ones left out.
+    pub(super) fn undefined(&self, known: &[&str]) -> Vec<(Cow<'a, str>, Node<'a>)> {
+        let is_known = |key: &str| known.iter().any(|name| key == *name || is_alias(key, name));
+        let others = self.members.iter().filter(|(key, value)| *value != Node::Null && !is_known(key));
+        others.cloned().collect()
+    }
+
     /// Where the member `name` lies, or would lie.
     pub(super) fn place<'p>(&'p self, name: &'p str) -> Place<'p> {
         self.at.key(self.find(name).map_or(name, |found| found.key))
