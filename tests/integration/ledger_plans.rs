@@ -22,14 +22,14 @@ const FILL: &str = "
                1 + n / 4000, n
         FROM generate_series(0, 19999) n;
     INSERT INTO liveness
-        SELECT 'ns-' || n % 40, 'agent-' || n, n, ARRAY[n], NULL FROM generate_series(0, 3999) n;";
+        SELECT 'ns-' || n % 40, 'agent-' || n, 1, n, ARRAY[n], NULL FROM generate_series(0, 3999) n;";
 
 /// A statement's arguments, and the indexes that its plan must use.
 fn expected(name: &str) -> (&'static str, &'static [&'static str]) {
     match name {
         "head" => ("19000", &["entry_pkey"]),
         "page" => ("19000, 100, 8388608", &["entry_pkey", "revision_seq_key"]),
-        "liveness" => ("3990", &["liveness_origin_confirmed_at_idx"]),
+        "liveness" => ("3990, 5000", &["liveness_origin_confirmed_at_idx"]),
         "lookup" => (
             "ARRAY['ns-7','ns-9'], ARRAY['agent-7','agent-9'], ARRAY['anonymous','anonymous'], \
              ARRAY['request-7','request-9'], ARRAY[7,NULL]::bigint[]",

@@ -143,6 +143,11 @@ async fn standby_is_read_and_not_written() {
     // The primary goes, the standby takes its place, and the same store finds it.
     primary.stop().await;
     standby.promote().await;
+    // Writes go where the view is: until it follows the new primary, they are refused.
+    let early = writes.submit(register("standby/early", &small_card("1.0", &["a"]))).await;
+    assert!(early.is_err(), "{early:?}");
+    let followed = store.open().await.expect("it can be read").head(0).await.expect("it has a head");
+    assert!(!followed.in_recovery);
     writes.submit(register("standby/after", &small_card("1.0", &["a"]))).await.expect("it is accepted");
     assert_eq!(verified(&store).await.len(), 2);
 }

@@ -50,15 +50,24 @@ async fn filters_are_anded_and_lists_hold_live_agents_in_order() {
 #[tokio::test]
 async fn a_page_past_three_mebibytes_is_shorter_and_goes_on() {
     let server = Server::start().await;
-    // A version is part of each item, and may be as long as a card.
-    for n in 0..20 {
-        server.put(&format!("acme/a{n:02}"), &card_with("1.0.0", &"9".repeat(200_000))).await;
-        server.put("beta/one", &card_with("1.0.0", &format!("{n}{}", "9".repeat(200_000)))).await;
+    // Each revision replaces all skills, so that its change is long.
+    for n in 0..80 {
+        server.put("beta/one", replaced(n).as_bytes()).await;
     }
-    let wanted: Vec<String> = (0..20).map(|n| format!("acme/a{n:02}")).collect();
-    assert_eq!(all(&server, "/v1/agents?namespace=acme", "agent").await, wanted);
-    let wanted: Vec<String> = (1..=20).rev().map(|n| n.to_string()).collect();
-    assert_eq!(all(&server, "/v1/agents/beta/one/revisions?page_size=50", "revision").await, wanted);
+    let wanted: Vec<String> = (1..=80).rev().map(|n| n.to_string()).collect();
+    assert_eq!(all(&server, "/v1/agents/beta/one/revisions?page_size=100", "revision").await, wanted);
+}
+
+/// A card whose skills no other one has.
+fn replaced(n: usize) -> String {
+    let id = |skill: usize| {
+        format!(r#"{{"id":"{n}-{skill}-{}","name":"S","description":"d","tags":[]}}"#, "i".repeat(200))
+    };
+    let skills: Vec<String> = (0..200).map(id).collect();
+    format!(
+        r#"{{"name":"One","description":"d","version":"1","supportedInterfaces":[{{"url":"https://one.example.com","protocolBinding":"JSONRPC","protocolVersion":"1.0"}}],"capabilities":{{}},"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],"skills":[{}]}}"#,
+        skills.join(",")
+    )
 }
 
 /// The member of every item, page by page; more than one page is expected.
