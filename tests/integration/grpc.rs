@@ -105,7 +105,7 @@ async fn both_wires_on_one_port_say_the_same() {
 async fn a_drain_ends_streams_that_would_never_end() {
     let scratch = Scratch::new("grpc-drain");
     let server = Server::serve(&format!("sqlite:{}", scratch.path().join("ledger.db").display())).await;
-    Http::to(&server.url()).get("/readyz").await.expect(200);
+    Http::to(&server.url()).until_ready().await;
     let mut health = HealthClient::new(channel(&server).await);
     let mut watched = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     assert_eq!(watched.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
