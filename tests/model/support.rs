@@ -1,6 +1,7 @@
 //! A node over a ledger in memory, and cards to put into it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,19 +31,27 @@ pub(crate) fn node(memory: &Memory, valve: &Valve, clock: Clock) -> Node {
 
 /// Between a view and its ledger: open, or shut so that nothing comes through and nobody is told.
 #[derive(Debug, Clone)]
-pub(crate) struct Valve(watch::Sender<bool>);
+pub(crate) struct Valve {
+    open: watch::Sender<bool>,
+    /// How often the head was asked for.
+    asked: Arc<AtomicUsize>,
+}
 
 impl Valve {
     pub(crate) fn open() -> Self {
-        Self(watch::Sender::new(true))
+        Self { open: watch::Sender::new(true), asked: Arc::default() }
     }
 
     pub(crate) fn set_open(&self, open: bool) {
-        self.0.send_replace(open);
+        self.open.send_replace(open);
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Acquire)
     }
 
     async fn pass(&self) {
-        let mut open = self.0.subscribe();
+        let mut open = self.open.subscribe();
         // The sender is held by self.
         open.wait_for(|open| *open).await.unwrap();
     }
@@ -72,6 +81,7 @@ impl Entries for Valved {
 impl Reading for ValvedReading {
     async fn head(&mut self, asked: u64) -> Result<HeadReport, Error> {
         self.valve.pass().await;
+        self.valve.asked.fetch_add(1, Ordering::AcqRel);
         let report = self.inner.head(asked).await;
         // An answer that was given before the valve shut is held by it as well.
         tokio::task::yield_now().await;
