@@ -95,9 +95,7 @@ pub(super) async fn consult(
             Err(NotMet::NotInTime) => (Arc::clone(&view.load()), Asked::InVain(view.authority_head())),
             Err(NotMet::TooMany) => {
                 let detail = "too many requests wait for a proof at this node";
-                return Err(
-                    Err(Refusal::new(Reason::Overloaded, detail).retry_after(Duration::from_secs(1))),
-                );
+                return Err(Err(Refusal::new(Reason::Overloaded, detail)));
             }
         }
     } else {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::consult::{Demand, consult, deadline};
-use super::resolve::retry_after;
 use super::{Call, Read, Refusal, Registry};
 use crate::clock::Moment;
 use crate::ledger::{Entry, Error, Revision};
@@ -303,7 +302,6 @@ pub(super) fn behind(served: &Served, now: &Moment) -> Refusal {
     let detail = "the store does not hold the history that this node's view is of";
     Refusal::new(Reason::FreshnessUnverifiable, detail).with(|parts| {
         parts.freshness = Some(served.freshness(now));
-        parts.retry_after = retry_after(Reason::FreshnessUnverifiable);
     })
 }
 

@@ -235,7 +235,6 @@ impl Registry {
                 Some(found) => freshness(&denied.served, &denied.now, found),
                 None => denied.served.freshness(&denied.now),
             });
-            parts.retry_after = retry_after(denied.reason);
         })
     }
 
@@ -243,7 +242,6 @@ impl Registry {
     pub(super) fn refuse_read(&self, denied: &Denied) -> Refusal {
         Refusal::new(denied.reason, detail(denied.reason, denied)).with(|parts| {
             parts.freshness = Some(denied.served.freshness(&denied.now));
-            parts.retry_after = retry_after(denied.reason);
         })
     }
 }
@@ -316,10 +314,4 @@ fn concerns(reason: Reason, condition: &str) -> bool {
         Reason::OriginUnconfirmed => condition == "max_origin_age",
         _ => false,
     }
-}
-
-/// When a refusal that may be retried may be: a confirmation is tried again at least that often.
-pub(super) fn retry_after(reason: Reason) -> Option<Duration> {
-    matches!(reason.retry(), crate::terms::Retry::Yes | crate::terms::Retry::Later)
-        .then_some(Duration::from_secs(1))
 }
