@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::card::Card;
 use crate::clock::Clock;
-use crate::terms::{AgentName, Digest, Principal, RequestId, Timestamp};
+use crate::terms::{AgentName, Digest, Principal, RequestId, Tag, Timestamp};
 
 /// A ledger in memory. Clones share it.
 #[derive(Clone)]
@@ -133,8 +134,11 @@ impl Reading for Session {
             ledger_id: tables.ledger_id.clone(),
             in_recovery: false,
             head: tables.head(),
-            digest_at_asked: tables.digest_at(asked),
+            tag_at_asked: tables.digest_at(asked).as_ref().map(Tag::from),
             wall: self.0.clock.now().wall(),
+            age: Some(Duration::ZERO),
+            hops: 0,
+            service: Duration::ZERO,
         })
     }
 
@@ -166,6 +170,7 @@ impl Reading for Session {
                 revision: row.revision,
                 origin_confirmed_at: row.origin_confirmed_at,
                 registers: row.registers.clone(),
+                lease: None,
             })
             .collect())
     }

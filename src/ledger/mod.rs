@@ -43,11 +43,13 @@ pub mod writer;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::card::Change;
-use crate::terms::{AgentName, Digest, Position, Principal, Timestamp};
+use crate::terms::{AgentName, Digest, Position, Principal, Tag, Timestamp};
 
 pub use entry::{Body, CardKept, Entry, InvalidBody, Kind, Registered};
 pub use write::{
@@ -90,10 +92,19 @@ pub struct HeadReport {
     /// A database in recovery is no authority.
     pub in_recovery: bool,
     pub head: Head,
-    /// The chain digest at the sequence number that was asked about; `None` when the ledger does not reach it.
-    pub digest_at_asked: Option<Digest>,
-    /// The authority's wall clock.
+    /// What the chain digest is at the sequence number that was asked about; `None` when the ledger does not reach
+    /// it.
+    pub tag_at_asked: Option<Tag>,
+    /// The authority's wall clock, as of the moment that the report speaks for.
     pub wall: Timestamp,
+    /// The moment that the report speaks for lies so long before the authority received the call. A database
+    /// speaks for that very moment; an upstream for when it was last proven itself. `None`: it is not proven, and
+    /// so proves nothing.
+    pub age: Option<Duration>,
+    /// Nodes between the one that asks and the authority's database.
+    pub hops: u32,
+    /// The service clock: how long the registry was up, as far as the ledger knows. Leases run on it.
+    pub service: Duration,
 }
 
 /// Registers of one agent that the ledger need not hold: when it was last confirmed, and its last registers.
@@ -105,6 +116,17 @@ pub struct Liveness {
     pub origin_confirmed_at: Timestamp,
     /// The last registers, oldest first, unchanged ones included; at most [`REGISTERS_KEPT`].
     pub registers: Vec<Timestamp>,
+    /// Where the agent was registered with one.
+    pub lease: Option<Lease>,
+}
+
+/// A promise to confirm an agent again and again. One that lapsed is reported, and nothing is deleted for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// How long one confirmation holds.
+    pub ttl: Duration,
+    /// The service clock at the last confirmation.
+    pub confirmed: Duration,
 }
 
 /// How many rows of the liveness table are read at once.
@@ -128,15 +150,60 @@ pub trait Entries: Send + Sync + std::fmt::Debug {
 /// Callers bound every call with a deadline and drop the session when it passes; a backend sends no cancel.
 #[async_trait]
 pub trait Reading: Send {
-    /// The head, the digest at `asked`, and the wall clock, in one statement and so of one moment.
+    /// The head, what the digest is at `asked`, and the wall clock, in one statement and so of one moment.
     async fn head(&mut self, asked: u64) -> Result<HeadReport, Error>;
+
+    /// As [`head`](Self::head), but of a moment after the call was made, if that can be had. What a database says
+    /// always is; an upstream asks its own authority first.
+    async fn head_now(&mut self, asked: u64) -> Result<HeadReport, Error> {
+        self.head(asked).await
+    }
 
     /// At most `limit` entries after `after`, in order, with the bytes of their cards where those still exist.
     async fn read(&mut self, after: u64, limit: usize) -> Result<Vec<Entry>, Error>;
 
+    /// As [`read`](Self::read); from a ledger that does not have the entries after `after` at hand, everything as
+    /// it is now.
+    async fn page(&mut self, after: u64, limit: usize) -> Result<Page, Error> {
+        self.read(after, limit).await.map(Page::Entries)
+    }
+
     /// What changed in the liveness table at or after `since` (`None`: ever), oldest first, at most
     /// [`LIVENESS_PAGE`] rows. May repeat what was given before.
     async fn liveness(&mut self, since: Option<Timestamp>) -> Result<Vec<Liveness>, Error>;
+}
+
+/// What a reader goes on with.
+#[derive(Debug)]
+pub enum Page {
+    Entries(Vec<Entry>),
+    /// It starts over from here.
+    Snapshot(Box<Snapshot>),
+}
+
+/// All agents at one position, instead of the entries that led there.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub ledger_id: String,
+    pub head: Head,
+    /// Of every sequence number from 0 to the head.
+    pub tags: Vec<Tag>,
+    /// Every agent, retired ones included, each once.
+    pub agents: Vec<Image>,
+}
+
+/// One agent in a [`Snapshot`].
+#[derive(Debug)]
+pub struct Image {
+    pub agent: AgentName,
+    pub revision: u64,
+    /// The entry that made the revision.
+    pub position: Position,
+    pub registered_at: Timestamp,
+    pub registered_by: Principal,
+    /// The current card; of a retired agent the last one, where it is still known.
+    pub card: Option<Bytes>,
+    pub retired: bool,
 }
 
 /// What a revision is.

@@ -327,6 +327,7 @@ impl Task {
                 revision: row.revision,
                 origin_confirmed_at: row.origin_confirmed_at,
                 registers: row.registers,
+                lease: None,
             })
             .collect();
         let _ = self.committed.try_send(Committed { entries: rows.entries, liveness });

@@ -205,7 +205,7 @@ impl Registry {
             basis: freshness.basis,
             ledger_id: served.state.ledger_id().to_owned(),
             served_by: freshness.served_by,
-            role: "node",
+            role: self.settings.role,
         }
     }
 

@@ -67,6 +67,8 @@ pub struct Settings {
     /// The longest that a write may take.
     pub write_timeout: Duration,
     pub card: Limits,
+    /// What this server is: `node`, `standby` or `edge`.
+    pub role: &'static str,
 }
 
 impl Default for Settings {
@@ -76,6 +78,7 @@ impl Default for Settings {
             default_wait: Duration::from_secs(1),
             write_timeout: Duration::from_secs(10),
             card: Limits::default(),
+            role: "node",
         }
     }
 }

@@ -10,6 +10,8 @@ use super::{Position, Timestamp};
 pub enum Basis {
     /// Complete against the primary database that was asked. A deposed primary that still answers is not excluded.
     Authority,
+    /// Complete against another node, which says how old its own proof is.
+    Upstream,
     /// Nothing was proven in this generation of the view: staleness is unknown.
     Unproven,
 }
@@ -18,6 +20,7 @@ impl Basis {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Authority => "authority",
+            Self::Upstream => "upstream",
             Self::Unproven => "unproven",
         }
     }

@@ -21,6 +21,8 @@
 //!
 //! On a contradiction the view is unproven *before* the reload begins, so that no answer calls a card of the
 //! lost history fresh; the old state stays for readers who accept any staleness.
+//!
+//! The file is long because the task is one state machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +35,11 @@ use super::freshness::{Proof, Served, contradicts};
 use super::state::{FoldError, State};
 use super::{Progress, View};
 use crate::clock::{Clock, Moment};
+use crate::ledger::chain::Broken;
 use crate::ledger::writer::Committed;
-use crate::ledger::{Entries, Entry, Error, Head, HeadReport, LIVENESS_PAGE, Liveness, Reading};
+use crate::ledger::{
+    Entries, Entry, Error, Head, HeadReport, LIVENESS_PAGE, Liveness, Page, Reading, Snapshot,
+};
 use crate::telemetry::Metrics;
 use crate::terms::{Tag, Timestamp};
 
@@ -79,6 +84,8 @@ pub struct Feed {
     nudges: watch::Receiver<u64>,
     nudged: bool,
     demand: Arc<Notify>,
+    /// A reader wants a proof since its arrival: the next question is of now, not of what is at hand.
+    demanded: bool,
     view: View,
     progress: watch::Sender<Progress>,
     clock: Clock,
@@ -107,7 +114,7 @@ impl std::fmt::Debug for Feed {
 enum Brought {
     Session(Box<dyn Reading>),
     Head { session: Box<dyn Reading>, asked: Head, t0: Moment, report: HeadReport },
-    Entries { session: Box<dyn Reading>, entries: Vec<Entry> },
+    Page { session: Box<dyn Reading>, page: Page },
     Liveness { session: Box<dyn Reading>, rows: Vec<Liveness> },
 }
 
@@ -159,6 +166,7 @@ impl Feed {
             nudges,
             nudged: true,
             demand,
+            demanded: false,
             view: view.clone(),
             progress,
             clock,
@@ -247,7 +255,10 @@ impl Feed {
                     Some(committed) => self.fold_own(committed),
                     None => *local = false,
                 },
-                () = self.demand.notified(), if wakeable => return true,
+                () = self.demand.notified(), if wakeable => {
+                    self.demanded = true;
+                    return true;
+                }
                 nudge = self.nudges.changed(), if wakeable && self.nudged => {
                     if nudge.is_ok() {
                         return true;
@@ -270,12 +281,14 @@ impl Feed {
         self.bounded(1, async move { Ok(Brought::Session(entries.open().await?)) })
     }
 
-    fn ask(&self, mut session: Box<dyn Reading>) -> Exchange {
+    fn ask(&mut self, mut session: Box<dyn Reading>) -> Exchange {
         let asked = self.state.head();
+        let demanded = std::mem::take(&mut self.demanded);
         let clock = self.clock.clone();
         self.bounded(1, async move {
             let t0 = clock.now();
-            let report = session.head(asked.seq).await?;
+            let report =
+                if demanded { session.head_now(asked.seq).await? } else { session.head(asked.seq).await? };
             Ok(Brought::Head { session, asked, t0, report })
         })
     }
@@ -283,8 +296,8 @@ impl Feed {
     fn read(&self, mut session: Box<dyn Reading>) -> Exchange {
         let (after, limit) = (self.state.head().seq, self.settings.page);
         self.bounded(LARGE, async move {
-            let entries = session.read(after, limit).await?;
-            Ok(Brought::Entries { session, entries })
+            let page = session.page(after, limit).await?;
+            Ok(Brought::Page { session, page })
         })
     }
 
@@ -318,15 +331,19 @@ impl Feed {
             Brought::Head { session, asked, t0, report } => {
                 self.take_head(session, asked, t0, report, pending)
             }
-            Brought::Entries { session, entries } => {
-                if entries.is_empty() {
-                    tracing::warn!("the ledger has a head but not the entries up to it");
-                    return self.fail();
+            Brought::Page { session, page } => {
+                let folded = match page {
+                    Page::Entries(entries) if entries.is_empty() => {
+                        tracing::warn!("the ledger has a head but not the entries up to it");
+                        return self.fail();
+                    }
+                    Page::Entries(entries) => self.fold_all(entries),
+                    Page::Snapshot(snapshot) => self.start_over(*snapshot),
+                };
+                match folded {
+                    Ok(()) => self.reach(session, pending),
+                    Err(error) => self.stumble(&error),
                 }
-                if let Err(error) = self.fold_all(entries) {
-                    return self.stumble(&error);
-                }
-                self.reach(session, pending)
             }
             Brought::Liveness { session, rows } => {
                 // One page between two proofs, so that a large table does not hold proofs up.
@@ -376,7 +393,13 @@ impl Feed {
         if self.state.tag_at(head.seq) != Some(Tag::from(&head.digest)) {
             return self.reload(session, &seen.report, "its digest at the authority's head is another");
         }
-        let proof = Proof { at: seen.t0, authority_wall: seen.report.wall };
+        let Some(age) = seen.report.age else {
+            // An upstream that is not proven itself: there is more to read perhaps, and nothing to prove.
+            self.metrics.confirm_failures.inc();
+            return Next::Idle(session);
+        };
+        let proof =
+            Proof { at: seen.t0.before(age), authority_wall: seen.report.wall, hops: seen.report.hops };
         if self.proof.is_none_or(|before| proof.at.at_or_after(&before.at)) {
             self.proof = Some(proof);
         }
@@ -436,6 +459,22 @@ impl Feed {
             self.state.fold(entry)?;
         }
         // While loading nobody sees half a ledger.
+        if self.loaded {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Goes on from a snapshot, which is of the same history as long as nothing says otherwise.
+    fn start_over(&mut self, snapshot: Snapshot) -> Result<(), FoldError> {
+        let held = self.state.head();
+        let state = State::restore(snapshot)?;
+        if state.tag_at(held.seq) != Some(Tag::from(&held.digest)) {
+            return Err(FoldError::Broken(Broken::Link { seq: held.seq }));
+        }
+        self.state = state;
+        self.liveness_since = None;
+        self.liveness_due = Instant::now();
         if self.loaded {
             self.publish();
         }

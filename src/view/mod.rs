@@ -8,6 +8,7 @@
 
 pub mod feed;
 mod freshness;
+mod log;
 mod state;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::clock::{Clock, Moment};
 use crate::terms::Position;
 
 pub use freshness::{Place, Proof, Served};
+pub use log::{Change, Forms, Log};
 pub use state::{Agent, Current, FoldError, State};
 
 /// What waiters are told: that something was published.

@@ -11,10 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::card::{Card, Limits};
+use bytes::Bytes;
+
+use super::log::{Change, Log};
+use crate::card::{Card, Class, Limits};
 use crate::ledger::chain::{Broken, Verifier, origin};
-use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Liveness};
-use crate::terms::{AgentName, Digest, Origin, Position, Principal, Tag, Timestamp};
+use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Liveness, Snapshot};
+use crate::terms::{AgentName, Digest, Origin, Position, Principal, SetDigest, Tag, Timestamp};
 
 /// One agent at one position.
 #[derive(Debug)]
@@ -54,6 +57,14 @@ impl Agent {
         match &self.current {
             Current::Card(card) => Some(card),
             Current::Retired { last } => last.as_ref(),
+        }
+    }
+
+    /// What the agent adds to the count of live agents, and to their set digest.
+    fn share(&self) -> (usize, SetDigest) {
+        match self.card() {
+            Some(card) => (1, SetDigest::of(&self.name, self.revision, &card.raw_digest())),
+            None => (0, SetDigest::default()),
         }
     }
 
@@ -129,8 +140,13 @@ pub struct State {
     tags: imbl::Vector<Tag>,
     /// Every agent, retired ones included.
     agents: Agents,
-    /// Agents that are not retired, in order.
-    live: imbl::OrdMap<AgentName, Arc<Agent>>,
+    /// The same, in order.
+    ordered: imbl::OrdMap<AgentName, Arc<Agent>>,
+    live: usize,
+    log: Log,
+    /// Of the live agents of each namespace.
+    sums: imbl::OrdMap<Arc<str>, SetDigest>,
+    sum: SetDigest,
 }
 
 impl State {
@@ -142,7 +158,11 @@ impl State {
             head: Head { seq: 0, digest },
             tags: imbl::Vector::unit(Tag::from(&digest)),
             agents: Agents::default(),
-            live: imbl::OrdMap::new(),
+            ordered: imbl::OrdMap::new(),
+            live: 0,
+            log: Log::after(0),
+            sums: imbl::OrdMap::new(),
+            sum: SetDigest::default(),
         }
     }
 
@@ -169,12 +189,42 @@ impl State {
 
     /// How many agents are not retired.
     pub fn live_len(&self) -> usize {
-        self.live.len()
+        self.live
     }
 
     /// Agents that are not retired, in order, from `from` on.
     pub fn live_from(&self, from: Bound<&AgentName>) -> impl Iterator<Item = &Arc<Agent>> {
-        self.live.range::<_, AgentName>((from, Bound::Unbounded)).map(|(_, agent)| agent)
+        self.agents_from(from).filter(|agent| agent.card().is_some())
+    }
+
+    /// Every agent, retired ones included, in order, from `from` on.
+    pub fn agents_from(&self, from: Bound<&AgentName>) -> impl Iterator<Item = &Arc<Agent>> {
+        self.ordered.range::<_, AgentName>((from, Bound::Unbounded)).map(|(_, agent)| agent)
+    }
+
+    /// How many agents there are, retired ones included.
+    pub fn agents_len(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// The last changes that led here.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The tags of all sequence numbers from 0 on.
+    pub fn tags(&self) -> impl ExactSizeIterator<Item = &Tag> {
+        self.tags.iter()
+    }
+
+    /// The set digest of all live agents.
+    pub fn sum(&self) -> SetDigest {
+        self.sum
+    }
+
+    /// The set digest of the live agents of a namespace.
+    pub fn sum_of(&self, namespace: &str) -> SetDigest {
+        self.sums.get(namespace).copied().unwrap_or_default()
     }
 
     /// Folds the next entry.
@@ -191,24 +241,26 @@ impl State {
             return Err(unreadable(format!("its body is that of entry {}", body.seq)));
         }
         let position = entry.position();
-        match &body.kind {
+        let mut entry = entry;
+        let (agent, class) = match &body.kind {
             Kind::CardRegistered(facts) => {
-                let card = entry.card.ok_or_else(|| unreadable("its card is missing".to_owned()))?;
+                let card = entry.card.take().ok_or_else(|| unreadable("its card is missing".to_owned()))?;
                 let card = checked(card, &facts.raw_digest).map_err(unreadable)?;
-                self.put(&body, position, facts.revision, Current::Card(card))?;
+                (Some(self.put(&body, position, facts.revision, Current::Card(card))?), facts.class)
             }
             Kind::CardRetired { revision } => {
                 let name = body.agent().map_err(|error| unreadable(error.to_string()))?;
                 let last = self.agents.get(&name).and_then(|agent| agent.last_card().cloned());
-                self.put(&body, position, *revision, Current::Retired { last })?;
+                (Some(self.put(&body, position, *revision, Current::Retired { last })?), None)
             }
-            Kind::Unknown { ignorable: true, .. } => {}
+            Kind::Unknown { ignorable: true, .. } => (None, None::<Class>),
             Kind::Unknown { name, ignorable: false } => {
                 return Err(FoldError::Unsupported { seq, kind: name.clone() });
             }
-        }
+        };
         self.head = Head { seq, digest: entry.digest };
         self.tags.push_back(Tag::from(&entry.digest));
+        self.log.push(Change::new(entry, agent, class));
         Ok(())
     }
 
@@ -218,7 +270,7 @@ impl State {
         position: Position,
         revision: u64,
         current: Current,
-    ) -> Result<(), FoldError> {
+    ) -> Result<Arc<Agent>, FoldError> {
         let unreadable = |error: InvalidBody| FoldError::Unreadable { seq: body.seq, why: error.to_string() };
         let name = body.agent().map_err(unreadable)?;
         let before = self.agents.get(&name);
@@ -242,13 +294,65 @@ impl State {
             current,
             origin,
         });
-        if live {
-            self.live.insert(name.clone(), Arc::clone(&agent));
+        self.replace(&agent);
+        Ok(agent)
+    }
+
+    fn replace(&mut self, agent: &Arc<Agent>) {
+        self.ordered.insert(agent.name.clone(), Arc::clone(agent));
+        let before = self.agents.insert(agent.name.clone(), Arc::clone(agent));
+        let (out, into) = (before.map_or((0, SetDigest::default()), |agent| agent.share()), agent.share());
+        self.live = self.live - out.0 + into.0;
+        self.sum = self.sum.minus(out.1).plus(into.1);
+        let namespace = agent.name.namespace();
+        let sum = self.sum_of(namespace).minus(out.1).plus(into.1);
+        if sum == SetDigest::default() {
+            self.sums.remove(namespace);
         } else {
-            self.live.remove(&name);
+            self.sums.insert(namespace.into(), sum);
         }
-        self.agents.insert(name, agent);
-        Ok(())
+    }
+
+    /// The state that a snapshot describes. Its agents are not chained to anything: who gives a snapshot is
+    /// believed, as one who gives a head is.
+    ///
+    /// # Errors
+    /// When it cannot be that of a ledger, or a card in it cannot be read.
+    pub fn restore(snapshot: Snapshot) -> Result<Self, FoldError> {
+        let seq = snapshot.head.seq;
+        let unreadable = |why: String| FoldError::Unreadable { seq, why };
+        let mut state = Self::empty(&snapshot.ledger_id);
+        let reached = snapshot.tags.len() as u64 == seq.saturating_add(1);
+        let ends = snapshot.tags.first() == state.tags.front()
+            && snapshot.tags.last() == Some(&Tag::from(&snapshot.head.digest));
+        if !reached || !ends {
+            return Err(unreadable("the digests of a snapshot are not those up to its head".to_owned()));
+        }
+        state.head = snapshot.head;
+        state.tags = snapshot.tags.into_iter().collect();
+        state.log = Log::after(seq);
+        for image in snapshot.agents {
+            let name = image.agent;
+            if state.tag_at(image.position.seq) != Some(image.position.tag) {
+                return Err(unreadable(format!("{name} is at {}, which is not there", image.position)));
+            }
+            let card = image.card.map(|bytes| lenient(bytes).map_err(unreadable)).transpose()?;
+            let current = match (card, image.retired) {
+                (last, true) => Current::Retired { last },
+                (Some(card), false) => Current::Card(card),
+                (None, false) => return Err(unreadable(format!("the card of {name} is missing"))),
+            };
+            state.replace(&Arc::new(Agent {
+                origin: Arc::new(OriginCell::new(image.registered_at, None)),
+                revision: image.revision,
+                position: image.position,
+                registered_at: image.registered_at,
+                registered_by: image.registered_by,
+                current,
+                name,
+            }));
+        }
+        Ok(state)
     }
 
     /// Takes what is known of an agent outside the ledger. Rows of agents that are not here yet come again.
@@ -266,13 +370,15 @@ impl State {
 fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
     let card = match card {
         CardKept::Checked(card) => card,
-        CardKept::Bytes(bytes) => {
-            // It was within the limits of its day when it was accepted.
-            let limits = Limits { max_bytes: usize::MAX, max_skills: usize::MAX, ..Limits::default() };
-            Arc::new(Card::check(bytes, &limits).map_err(|error| format!("its card is refused: {error}"))?)
-        }
+        CardKept::Bytes(bytes) => lenient(bytes)?,
     };
     if card.raw_digest() == *raw_digest { Ok(card) } else { Err("its card has another digest".to_owned()) }
+}
+
+/// A card that was within the limits of its day when it was accepted.
+fn lenient(bytes: Bytes) -> Result<Arc<Card>, String> {
+    let limits = Limits { max_bytes: usize::MAX, max_skills: usize::MAX, ..Limits::default() };
+    Card::check(bytes, &limits).map(Arc::new).map_err(|error| format!("its card is refused: {error}"))
 }
 
 /// The median gap between registers, in microseconds; unknown below three registers.

@@ -22,7 +22,7 @@ use cardfence::proto::v1::admin_client::AdminClient;
 use cardfence::proto::v1::get_revision_request::Which;
 use cardfence::proto::v1::registry_client::RegistryClient;
 use cardfence::proto::v1::watch_client::WatchClient;
-use cardfence::terms::{AgentName, Digest, Position, Principal, Reason, Timestamp};
+use cardfence::terms::{AgentName, Digest, Position, Principal, Reason, Tag, Timestamp};
 use prost::{Message as _, Name as _};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
@@ -156,8 +156,11 @@ impl Reading for Session {
             ledger_id,
             in_recovery: freshness.basis() != pb::Basis::Authority,
             head: Head { seq: at.seq, digest },
-            digest_at_asked,
+            tag_at_asked: digest_at_asked.as_ref().map(Tag::from),
             wall: time(freshness.proven_at.as_ref()),
+            age: Some(Duration::ZERO),
+            hops: 0,
+            service: Duration::ZERO,
         })
     }
 
@@ -194,6 +197,7 @@ impl Reading for Session {
             agent: item.agent.parse().unwrap(),
             origin_confirmed_at: time(item.freshness.unwrap().origin_confirmed_at.as_ref()),
             registers: Vec::new(),
+            lease: None,
         });
         Ok(liveness.collect())
     }

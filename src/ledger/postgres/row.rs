@@ -1,5 +1,7 @@
 //! Rows ↔ domain, for this store. Nothing else here names both.
 
+use std::time::Duration;
+
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
@@ -7,7 +9,7 @@ use crate::ledger::stored::{self, StoredRevision};
 use crate::ledger::{
     CardKept, Entry, Error, Head, HeadReport, Liveness, PriorRequest, Revision, Seen, SeenRevision, chain,
 };
-use crate::terms::Timestamp;
+use crate::terms::{Tag, Timestamp};
 
 use super::error::error;
 
@@ -54,12 +56,14 @@ pub(super) fn head_report(row: &PgRow, asked: u64) -> Result<HeadReport, Error> 
     let in_recovery = row.try_get("in_recovery").map_err(unreadable)?;
     let at_asked: Option<Vec<u8>> = row.try_get("digest_at_asked").map_err(unreadable)?;
     let (ledger_id, head, wall) = head(row)?;
-    let digest_at_asked = match at_asked {
+    let digest = match at_asked {
         Some(bytes) => Some(stored::digest(&bytes)?),
         None if asked == 0 => Some(chain::origin(&ledger_id)),
         None => None,
     };
-    Ok(HeadReport { ledger_id, in_recovery, head, digest_at_asked, wall })
+    let tag_at_asked = digest.as_ref().map(Tag::from);
+    let (age, hops, service) = (Some(Duration::ZERO), 0, Duration::ZERO);
+    Ok(HeadReport { ledger_id, in_recovery, head, tag_at_asked, wall, age, hops, service })
 }
 
 struct PgEntry {
@@ -117,6 +121,7 @@ pub(super) fn liveness(row: &PgRow) -> Result<Liveness, Error> {
         revision: stored::number(revision)?,
         origin_confirmed_at: Timestamp::from_micros(confirmed),
         registers: registers(row.try_get("registers").map_err(unreadable)?),
+        lease: None,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Reading the file: the ledger in order, on a connection of its own, and the past, on a few shared ones.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
@@ -15,7 +17,7 @@ use crate::ledger::stored::{self, PAGE_BYTES};
 use crate::ledger::{
     CardKept, Entries, Entry, Error, HeadReport, History, LIVENESS_PAGE, Liveness, Reading, Revision, chain,
 };
-use crate::terms::{AgentName, Digest, Timestamp};
+use crate::terms::{AgentName, Digest, Tag, Timestamp};
 
 /// The head, and the digest at ?1.
 const HEAD: &str = "
@@ -77,9 +79,10 @@ impl Reading for Following {
         let query = sqlx::query(HEAD).bind(stored::count(asked));
         let row = bounded("read the head", query.fetch_one(&mut self.connection)).await?;
         let (ledger_id, head) = row::head(&row)?;
-        let digest_at_asked = row::digest_at(&row, &ledger_id, asked)?;
+        let tag_at_asked = row::digest_at(&row, &ledger_id, asked)?.as_ref().map(Tag::from);
         let wall = self.clock.now().wall();
-        Ok(HeadReport { ledger_id, in_recovery: false, head, digest_at_asked, wall })
+        let (age, hops, service) = (Some(Duration::ZERO), 0, Duration::ZERO);
+        Ok(HeadReport { ledger_id, in_recovery: false, head, tag_at_asked, wall, age, hops, service })
     }
 
     async fn read(&mut self, after: u64, limit: usize) -> Result<Vec<Entry>, Error> {

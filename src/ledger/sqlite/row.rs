@@ -115,6 +115,7 @@ pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
         revision: stored::number(row.revision)?,
         origin_confirmed_at: Timestamp::from_micros(row.origin_confirmed_at),
         registers: registers(Some(&row.registers))?,
+        lease: None,
     })
 }
 

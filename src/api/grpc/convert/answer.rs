@@ -265,6 +265,7 @@ fn timestamp(time: Timestamp) -> prost_types::Timestamp {
 
 fn basis(basis: Basis) -> pb::Basis {
     match basis {
+        Basis::Upstream => pb::Basis::Upstream,
         Basis::Authority => pb::Basis::Authority,
         Basis::Unproven => pb::Basis::Unproven,
     }
