@@ -103,8 +103,7 @@ impl Registry {
 }
 
 fn checked(bytes: &Bytes) -> Result<Card, Refusal> {
-    let limits = Limits { max_bytes: usize::MAX, max_skills: usize::MAX, ..Limits::default() };
-    Card::check(bytes.clone(), &limits).map_err(|error| {
+    Card::check(bytes.clone(), &Limits::KEPT).map_err(|error| {
         tracing::error!(%error, "a card that was accepted once is refused now");
         Refusal::internal()
     })

@@ -266,11 +266,9 @@ impl State {
 fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
     let card = match card {
         CardKept::Checked(card) => card,
-        CardKept::Bytes(bytes) => {
-            // It was within the limits of its day when it was accepted.
-            let limits = Limits { max_bytes: usize::MAX, max_skills: usize::MAX, ..Limits::default() };
-            Arc::new(Card::check(bytes, &limits).map_err(|error| format!("its card is refused: {error}"))?)
-        }
+        CardKept::Bytes(bytes) => Arc::new(
+            Card::check(bytes, &Limits::KEPT).map_err(|error| format!("its card is refused: {error}"))?,
+        ),
     };
     if card.raw_digest() == *raw_digest { Ok(card) } else { Err("its card has another digest".to_owned()) }
 }
@@ -292,6 +290,22 @@ fn median_gap(registers: &[Timestamp]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn card_that_was_accepted_once_loads_whatever_the_settings_are_now() {
+        let skills: Vec<String> = (0..1_500).map(|n| format!(r#"{{"id":"{n}"}}"#)).collect();
+        let text = format!(
+            r#"{{"name":"n","version":"1","url":"https://a.example","skills":[{}],"x":{}{}}}"#,
+            skills.join(","),
+            "[".repeat(119),
+            "]".repeat(119),
+        );
+        let bytes = bytes::Bytes::from(text);
+        assert!(Card::check(bytes.clone(), &Limits::default()).is_err());
+        let digest = Digest::of(&bytes);
+        let card = checked(CardKept::Bytes(bytes), &digest).expect("it was within the limits of its day");
+        assert_eq!(card.normal().skills.len(), 1_500);
+    }
 
     #[test]
     fn redeploy_interval_is_the_median_gap_and_unknown_below_three() {
