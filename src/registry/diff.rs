@@ -15,6 +15,9 @@ use crate::view::Served;
 
 /// How long a unified diff may look for the smallest set of lines.
 const DIFF_TIME: Duration = Duration::from_millis(500);
+/// Bytes of a unified diff that are shown. Written as JSON they are twice as many at most, so that both wires' 3 MiB
+/// have room for the change beside it.
+const UNIFIED_MAX: usize = 1_000_000;
 
 /// The difference between two revisions.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct Diff {
     pub change: Change,
     /// A unified diff of the two cards, indented and with sorted members.
     pub unified: String,
+    /// The unified diff was too long, and ends early.
+    pub unified_cut: bool,
     pub freshness: Freshness,
 }
 
@@ -79,10 +84,12 @@ impl Registry {
         let compared = tokio::task::spawn_blocking(move || {
             let [old, new] = cards.as_slice() else { return Err(Refusal::internal()) };
             let change = Change::between(&checked(old)?, &checked(new)?);
-            Ok((change, unified(old, new, &before, &after)?))
+            let mut unified = unified(old, new, &before, &after)?;
+            let unified_cut = cut(&mut unified);
+            Ok((change, unified, unified_cut))
         });
-        let (change, unified) = compared.await.map_err(|_| Refusal::internal())??;
-        Ok(Diff { agent: agent.clone(), from, to, change, unified, freshness })
+        let (change, unified, unified_cut) = compared.await.map_err(|_| Refusal::internal())??;
+        Ok(Diff { agent: agent.clone(), from, to, change, unified, unified_cut, freshness })
     }
 
     /// The newest revision below `number` that has a card: a tombstone is passed over.
@@ -119,6 +126,19 @@ fn unified(before: &[u8], after: &[u8], from: &str, to: &str) -> Result<String, 
     write!(text, "{}", diff.unified_diff().context_radius(3).header(from, to))
         .map_err(|_| Refusal::internal())?;
     Ok(text)
+}
+
+/// Ends a text where there is no more room for it; true when it was longer.
+fn cut(text: &mut String) -> bool {
+    const ELLIPSIS: char = '…';
+    if text.len() <= UNIFIED_MAX {
+        return false;
+    }
+    let most = UNIFIED_MAX - ELLIPSIS.len_utf8();
+    let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
+    text.truncate(end);
+    text.push(ELLIPSIS);
+    true
 }
 
 fn pretty(card: &[u8]) -> Result<String, Refusal> {
