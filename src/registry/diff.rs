@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
 
-use super::history::{behind, bounded, same_history};
-use super::{Call, Read, Refusal, Registry, consult};
+use super::history::{Until, behind, bounded, same_history};
+use super::{Call, Read, Refusal, Registry};
 use crate::card::{Card, Change, Limits};
 use crate::clock::Moment;
 use crate::terms::{AgentName, Freshness, Reason};
@@ -49,7 +48,7 @@ impl Registry {
         read: &Read,
     ) -> Result<Diff, Refusal> {
         let (served, now) = self.stand(call, read, &[], Some((agent, to.max(from)))).await?;
-        let until = consult::deadline(call, read.wait, &self.settings)?;
+        let until = Until::of(call, read, &self.settings)?;
         let freshness = self.about(&served, &now, agent);
         let refuse = |reason, detail| {
             Refusal::new(reason, detail).about(agent).with(|parts| parts.freshness = Some(freshness.clone()))
@@ -95,7 +94,7 @@ impl Registry {
     /// The newest revision below `number` that has a card: a tombstone is passed over.
     async fn card_below(
         &self,
-        (served, now, until): (&Served, &Moment, Instant),
+        (served, now, until): (&Served, &Moment, Until),
         agent: &AgentName,
         number: u64,
     ) -> Result<Option<u64>, Refusal> {
