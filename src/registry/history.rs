@@ -87,6 +87,18 @@ impl Registry {
         at: &Position,
         read: &Read,
     ) -> Result<Past, Refusal> {
+        let outcome = self.resolve_at_unmetered(call, agent, at, read).await;
+        self.count_resolve(outcome.as_ref().map(|_| false), 1);
+        outcome
+    }
+
+    async fn resolve_at_unmetered(
+        &self,
+        call: &Call,
+        agent: &AgentName,
+        at: &Position,
+        read: &Read,
+    ) -> Result<Past, Refusal> {
         let (served, now) = self.stand(call, read, &[*at], None).await?;
         let until = Until::of(call, read, &self.settings)?;
         // What the store does not hold it cannot tell the newest of.
