@@ -5,11 +5,13 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::card::Limits;
 use crate::terms::{display_duration, parse_duration};
 
 /// The settings of a server. Every one is optional; durations are written like `250ms`, `5s`, `2m`.
@@ -65,6 +67,12 @@ pub struct Args {
     /// Size of a card in bytes [default: 262144]
     #[arg(long, env = "CARDFENCE_MAX_CARD_BYTES", value_name = "BYTES")]
     pub max_card_bytes: Option<usize>,
+    /// Objects and arrays inside one another in a card, itself included: 8 to 120 [default: 64]
+    #[arg(long, env = "CARDFENCE_MAX_CARD_DEPTH", value_name = "COUNT")]
+    pub max_card_depth: Option<usize>,
+    /// Skills of a card: 1 to 100000 [default: 1000]
+    #[arg(long, env = "CARDFENCE_MAX_CARD_SKILLS", value_name = "COUNT")]
+    pub max_card_skills: Option<usize>,
     /// Where to send traces over OTLP (gRPC), such as `http://127.0.0.1:4317` [default: nowhere]
     #[arg(long, env = "CARDFENCE_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: Option<String>,
@@ -141,7 +149,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     pub max_requests: usize,
     pub max_connections: usize,
-    pub max_card_bytes: usize,
+    /// Of cards that are registered from now on.
+    pub card: Limits,
     pub otlp_endpoint: Option<String>,
     pub log_format: LogFormat,
     pub log: String,
@@ -196,6 +205,8 @@ impl Args {
             max_requests: self.max_requests.or(lower.max_requests),
             max_connections: self.max_connections.or(lower.max_connections),
             max_card_bytes: self.max_card_bytes.or(lower.max_card_bytes),
+            max_card_depth: self.max_card_depth.or(lower.max_card_depth),
+            max_card_skills: self.max_card_skills.or(lower.max_card_skills),
             otlp_endpoint: self.otlp_endpoint.or(lower.otlp_endpoint),
             log_format: self.log_format.or(lower.log_format),
             log: self.log.or(lower.log),
@@ -230,7 +241,11 @@ impl Args {
             drain_timeout: duration("drain_timeout", self.drain_timeout, 10_000)?,
             max_requests: count("max_requests", self.max_requests, 4_096)?,
             max_connections: count("max_connections", self.max_connections, 16_384)?,
-            max_card_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
+            card: Limits {
+                max_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
+                max_depth: within("max_card_depth", self.max_card_depth, 64, &Limits::DEPTHS)?,
+                max_skills: within("max_card_skills", self.max_card_skills, 1_000, &Limits::SKILLS)?,
+            },
             otlp_endpoint: self.otlp_endpoint.map(endpoint).transpose()?,
             log_format: match self.log_format.as_deref() {
                 None | Some("text") => LogFormat::Text,
@@ -297,7 +312,9 @@ impl fmt::Display for Config {
         }
         writeln!(f, "max_requests = {}", self.max_requests)?;
         writeln!(f, "max_connections = {}", self.max_connections)?;
-        writeln!(f, "max_card_bytes = {}", self.max_card_bytes)?;
+        writeln!(f, "max_card_bytes = {}", self.card.max_bytes)?;
+        writeln!(f, "max_card_depth = {}", self.card.max_depth)?;
+        writeln!(f, "max_card_skills = {}", self.card.max_skills)?;
         if let Some(endpoint) = &self.otlp_endpoint {
             writeln!(f, "otlp_endpoint = {endpoint:?}")?;
         }
@@ -375,6 +392,18 @@ fn count(name: &'static str, value: Option<usize>, default: usize) -> Result<usi
     }
 }
 
+fn within(
+    name: &'static str,
+    value: Option<usize>,
+    default: usize,
+    allowed: &RangeInclusive<usize>,
+) -> Result<usize, Error> {
+    match value.unwrap_or(default) {
+        value if allowed.contains(&value) => Ok(value),
+        value => Err(invalid(name, &value.to_string(), &format!("{} to {}", allowed.start(), allowed.end()))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,6 +452,23 @@ mod tests {
         let config = flags.over(file).check().unwrap();
         assert_eq!((config.poll, config.max_requests), (Duration::from_millis(50), 7));
         assert!(toml::from_str::<Args>("pol = \"1s\"").is_err(), "a misspelt setting is refused");
+    }
+
+    #[test]
+    fn limits_of_a_card_are_settings_within_bounds() {
+        let args = |depth, skills| Args { max_card_depth: depth, max_card_skills: skills, ..Args::default() };
+        assert_eq!(args(None, None).check().unwrap().card, Limits::default());
+        for (depth, skills, told) in [
+            (Some(121), None, "max_card_depth: `121` is not allowed: 8 to 120"),
+            (Some(7), None, "max_card_depth: `7` is not allowed: 8 to 120"),
+            (None, Some(0), "max_card_skills: `0` is not allowed: 1 to 100000"),
+            (None, Some(100_001), "max_card_skills: `100001` is not allowed: 1 to 100000"),
+        ] {
+            assert_eq!(args(depth, skills).check().unwrap_err().to_string(), told);
+        }
+        let file: Args = toml::from_str("max_card_depth = 70\nmax_card_skills = 100000").unwrap();
+        let card = args(Some(120), None).over(file).check().unwrap().card;
+        assert_eq!((card.max_depth, card.max_skills), (120, 100_000));
     }
 
     #[test]

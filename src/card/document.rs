@@ -4,6 +4,7 @@
 //! they are kept and never written again; all else is derived from them once, here.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
@@ -14,7 +15,7 @@ use super::generation::{Generation, Shape};
 use super::negotiation;
 use super::node::{Node, Place};
 use super::normal::Normal;
-use super::scan::scan;
+use super::scan::{DEEPEST, scan};
 use super::view::View;
 use crate::terms::Digest;
 
@@ -23,12 +24,22 @@ use crate::terms::Digest;
 pub struct Limits {
     /// Of the whole document.
     pub max_bytes: usize,
-    /// Containers inside one another, the document itself included. At most 128 in any case.
+    /// Containers inside one another, the document itself included. At most [`Limits::DEPTHS`] in any case.
     pub max_depth: usize,
     pub max_skills: usize,
 }
 
 impl Limits {
+    /// What `max_depth` may be. A v1.0 card with security has up to seven levels of its own; common JSON readers
+    /// stop at 128, and answers put some of theirs around a card.
+    pub const DEPTHS: RangeInclusive<usize> = 8..=DEEPEST;
+
+    /// What `max_skills` may be.
+    pub const SKILLS: RangeInclusive<usize> = 1..=100_000;
+
+    /// For a card that was accepted once: it was within the limits of its day, and must still be readable.
+    pub const KEPT: Self = Self { max_bytes: usize::MAX, max_depth: DEEPEST, max_skills: usize::MAX };
+
     /// Of the card's own version, which every answer repeats.
     pub const MAX_VERSION_BYTES: usize = 256;
 

@@ -57,6 +57,9 @@ pub(super) async fn run(args: Args, printer: &mut Printer) -> Result<Exit, Failu
         for line in diff.unified.lines() {
             printer.line(painted(&one_line(line), paint))?;
         }
+        if diff.unified_cut {
+            printer.note("the difference is longer than what is shown");
+        }
     }
     let quiet = printer.note_paint();
     printer.note(quiet.text(Style::Quiet, words::freshness(&diff.freshness, answer.elapsed)));

@@ -61,9 +61,8 @@ pub(super) fn deadline(call: &Call, wait: Option<Duration>, settings: &Settings)
             format!("wait of {} is too long: at most {}", display_duration(wait), display_duration(WAIT_MAX));
         return Err(Refusal::invalid(detail));
     }
-    // The typed refusal must arrive before the caller's own deadline does.
-    let bounded = call.timeout.map_or(wait, |timeout| wait.min(timeout.mul_f64(0.9)));
-    Ok(call.started + bounded)
+    let waited = call.started + wait;
+    Ok(call.answer_by().map_or(waited, |by| waited.min(by)))
 }
 
 /// Finds a served state on which the read passes. `content` says why it does not pass by content.

@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
 
-use super::history::{behind, bounded, same_history};
-use super::{Call, Read, Refusal, Registry, consult};
+use super::history::{Until, behind, bounded, same_history};
+use super::{Call, Read, Refusal, Registry};
 use crate::card::{Card, Change, Limits};
 use crate::clock::Moment;
 use crate::terms::{AgentName, Freshness, Reason};
@@ -15,6 +14,9 @@ use crate::view::Served;
 
 /// How long a unified diff may look for the smallest set of lines.
 const DIFF_TIME: Duration = Duration::from_millis(500);
+/// Bytes of a unified diff that are shown. Written as JSON they are twice as many at most, so that both wires' 3 MiB
+/// have room for the change beside it.
+const UNIFIED_MAX: usize = 1_000_000;
 
 /// The difference between two revisions.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct Diff {
     pub change: Change,
     /// A unified diff of the two cards, indented and with sorted members.
     pub unified: String,
+    /// The unified diff was too long, and ends early.
+    pub unified_cut: bool,
     pub freshness: Freshness,
 }
 
@@ -44,7 +48,7 @@ impl Registry {
         read: &Read,
     ) -> Result<Diff, Refusal> {
         let (served, now) = self.stand(call, read, &[], Some((agent, to.max(from)))).await?;
-        let until = consult::deadline(call, read.wait, &self.settings)?;
+        let until = Until::of(call, read, &self.settings)?;
         let freshness = self.about(&served, &now, agent);
         let refuse = |reason, detail| {
             Refusal::new(reason, detail).about(agent).with(|parts| parts.freshness = Some(freshness.clone()))
@@ -79,16 +83,18 @@ impl Registry {
         let compared = tokio::task::spawn_blocking(move || {
             let [old, new] = cards.as_slice() else { return Err(Refusal::internal()) };
             let change = Change::between(&checked(old)?, &checked(new)?);
-            Ok((change, unified(old, new, &before, &after)?))
+            let mut unified = unified(old, new, &before, &after)?;
+            let unified_cut = cut(&mut unified);
+            Ok((change, unified, unified_cut))
         });
-        let (change, unified) = compared.await.map_err(|_| Refusal::internal())??;
-        Ok(Diff { agent: agent.clone(), from, to, change, unified, freshness })
+        let (change, unified, unified_cut) = compared.await.map_err(|_| Refusal::internal())??;
+        Ok(Diff { agent: agent.clone(), from, to, change, unified, unified_cut, freshness })
     }
 
     /// The newest revision below `number` that has a card: a tombstone is passed over.
     async fn card_below(
         &self,
-        (served, now, until): (&Served, &Moment, Instant),
+        (served, now, until): (&Served, &Moment, Until),
         agent: &AgentName,
         number: u64,
     ) -> Result<Option<u64>, Refusal> {
@@ -103,8 +109,7 @@ impl Registry {
 }
 
 fn checked(bytes: &Bytes) -> Result<Card, Refusal> {
-    let limits = Limits { max_bytes: usize::MAX, max_skills: usize::MAX, ..Limits::default() };
-    Card::check(bytes.clone(), &limits).map_err(|error| {
+    Card::check(bytes.clone(), &Limits::KEPT).map_err(|error| {
         tracing::error!(%error, "a card that was accepted once is refused now");
         Refusal::internal()
     })
@@ -120,6 +125,19 @@ fn unified(before: &[u8], after: &[u8], from: &str, to: &str) -> Result<String, 
     write!(text, "{}", diff.unified_diff().context_radius(3).header(from, to))
         .map_err(|_| Refusal::internal())?;
     Ok(text)
+}
+
+/// Ends a text where there is no more room for it; true when it was longer.
+fn cut(text: &mut String) -> bool {
+    const ELLIPSIS: char = '…';
+    if text.len() <= UNIFIED_MAX {
+        return false;
+    }
+    let most = UNIFIED_MAX - ELLIPSIS.len_utf8();
+    let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
+    text.truncate(end);
+    text.push(ELLIPSIS);
+    true
 }
 
 fn pretty(card: &[u8]) -> Result<String, Refusal> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::consult::{Demand, consult, deadline};
-use super::{Call, Read, Refusal, Registry};
+use super::{Call, Read, Refusal, Registry, Settings};
 use crate::clock::Moment;
 use crate::ledger::{Entry, Error, Revision};
 use crate::terms::{AgentName, Basis, Freshness, Position, Reason};
@@ -64,7 +64,7 @@ impl Registry {
         read: &Read,
     ) -> Result<Past, Refusal> {
         let (served, now) = self.stand(call, read, &[], Some((agent, Some(number)))).await?;
-        let until = deadline(call, read.wait, &self.settings)?;
+        let until = Until::of(call, read, &self.settings)?;
         let revision = bounded(until, self.history.revision(agent, number)).await?;
         if revision.is_none() && served.state.agent(agent).is_some_and(|held| held.revision >= number) {
             return Err(behind(&served, &now));
@@ -87,8 +87,20 @@ impl Registry {
         at: &Position,
         read: &Read,
     ) -> Result<Past, Refusal> {
+        let outcome = self.resolve_at_unmetered(call, agent, at, read).await;
+        self.count_resolve(outcome.as_ref().map(|_| false), 1);
+        outcome
+    }
+
+    async fn resolve_at_unmetered(
+        &self,
+        call: &Call,
+        agent: &AgentName,
+        at: &Position,
+        read: &Read,
+    ) -> Result<Past, Refusal> {
         let (served, now) = self.stand(call, read, &[*at], None).await?;
-        let until = deadline(call, read.wait, &self.settings)?;
+        let until = Until::of(call, read, &self.settings)?;
         // What the store does not hold it cannot tell the newest of.
         let held = bounded(until, self.history.digest_at(at.seq)).await?;
         if held.is_none_or(|digest| Position::new(at.seq, &digest) != *at) {
@@ -141,7 +153,7 @@ impl Registry {
             }
         }
         let below = token.map(|token| token.below);
-        let until = deadline(call, read.wait, &self.settings)?;
+        let until = Until::of(call, read, &self.settings)?;
         let seq = served.state.head().seq;
         let mut revisions = bounded(until, self.history.revisions(agent, below, seq, size + 1)).await?;
         for revision in &revisions {
@@ -180,7 +192,7 @@ impl Registry {
             limit => (limit.unwrap_or(1_000) as usize).min(PAGE_MAX),
         };
         let (served, now) = self.stand(call, read, &[], None).await?;
-        let until = deadline(call, read.wait, &self.settings)?;
+        let until = Until::of(call, read, &self.settings)?;
         let mut entries = bounded(until, self.history.entries(from.max(1), limit)).await?;
         let head = served.state.head().seq;
         entries.retain(|entry| entry.seq <= head);
@@ -265,7 +277,7 @@ impl Registry {
         now: &Moment,
         agent: &AgentName,
         revision: Option<Revision>,
-        until: Instant,
+        until: Until,
         absent: impl Fn() -> Refusal,
     ) -> Result<Past, Refusal> {
         let freshness = self.about(served, now, agent);
@@ -305,12 +317,34 @@ pub(super) fn behind(served: &Served, now: &Moment) -> Refusal {
     })
 }
 
-/// A read of the store, bounded by the caller's wait but never so short that it could not be answered at all.
+/// Until when a call may be at the store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Until {
+    /// The end of the caller's wait.
+    waited: Instant,
+    /// When the answer must be ready, where the caller told how long it stays.
+    answered: Option<Instant>,
+}
+
+impl Until {
+    /// # Errors
+    /// `invalid_argument` when the wait is longer than allowed.
+    pub(super) fn of(call: &Call, read: &Read, settings: &Settings) -> Result<Self, Refusal> {
+        Ok(Self { waited: deadline(call, read.wait, settings)?, answered: call.answer_by() })
+    }
+}
+
+/// What one read of the store may take whatever the wait is: it is work, and waits for nothing.
+const ONE_READ: Duration = Duration::from_millis(500);
+
+/// A read of the store, which ends with the caller's wait or after [`ONE_READ`], whichever is later, and always
+/// before the caller has gone.
 pub(super) async fn bounded<T>(
-    until: Instant,
+    until: Until,
     read: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Refusal> {
-    let until = until.max(Instant::now() + Duration::from_millis(500));
+    let at_ease = until.waited.max(Instant::now() + ONE_READ);
+    let until = until.answered.map_or(at_ease, |answered| at_ease.min(answered));
     match tokio::time::timeout_at(until, read).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(error)) => Err(failed(&error)),
@@ -349,5 +383,31 @@ impl RevisionToken {
             lines.next().is_none().then_some(token)
         };
         read().ok_or_else(|| Refusal::invalid("page_token is not one that this registry gave"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_of_the_store_is_work_and_ends_before_the_caller_goes() {
+        let now = Instant::now();
+        let after = |millis| now + Duration::from_millis(millis);
+        let silent = std::future::pending::<Result<(), Error>>;
+        for (waited, answered, ends) in [
+            // It gets its time although nothing may be waited for, but not longer than the caller stays.
+            (now, None, 500),
+            (now, Some(after(90)), 90),
+            (after(10_000), Some(after(120)), 120),
+            (after(10_000), Some(now), 0),
+        ] {
+            let refused = bounded(Until { waited, answered }, silent()).await.expect_err("it never answers");
+            assert_eq!(refused.reason(), Reason::StoreUnavailable);
+            assert!(now.elapsed() >= Duration::from_millis(ends), "{:?}", now.elapsed());
+        }
+        assert!(now.elapsed() < Duration::from_secs(5), "{:?}", now.elapsed());
+        let answers = async { Ok(7) };
+        assert_eq!(bounded(Until { waited: now, answered: None }, answers).await.ok(), Some(7));
     }
 }

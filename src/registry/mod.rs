@@ -47,6 +47,14 @@ pub struct Call {
     pub principal: Principal,
 }
 
+impl Call {
+    /// Until when an answer is to be ready, so that it arrives before the caller gives up: at nine tenths of the
+    /// caller's own time-out.
+    fn answer_by(&self) -> Option<Instant> {
+        self.started.checked_add(self.timeout?.mul_f64(0.9))
+    }
+}
+
 /// What a read that is not a resolve demands of the view.
 #[derive(Debug, Clone, Default)]
 pub struct Read {

@@ -60,15 +60,21 @@ impl Registry {
     #[tracing::instrument(level = "debug", skip_all, fields(agent = %request.agent))]
     pub async fn resolve(&self, call: &Call, request: &Resolve) -> Result<Resolved, Refusal> {
         let outcome = self.resolve_unmetered(call, request).await;
-        match &outcome {
-            Ok(resolved) if resolved.not_modified => self.metrics.not_modified.inc(),
-            Ok(_) => self.metrics.resolved.inc(),
+        self.count_resolve(outcome.as_ref().map(|resolved| resolved.not_modified), 1);
+        outcome
+    }
+
+    /// Counts so many resolves that came to one outcome; `true`: the caller held what is current.
+    pub(super) fn count_resolve(&self, outcome: Result<bool, &Refusal>, many: usize) {
+        let many = many as u64;
+        match outcome {
+            Ok(true) => self.metrics.not_modified.inc_by(many),
+            Ok(false) => self.metrics.resolved.inc_by(many),
             Err(refusal) => {
                 let outcome = OutcomeLabels { outcome: refusal.reason().slug() };
-                self.metrics.resolves.get_or_create(&outcome).inc()
+                self.metrics.resolves.get_or_create(&outcome).inc_by(many)
             }
         };
-        outcome
     }
 
     async fn resolve_unmetered(&self, call: &Call, request: &Resolve) -> Result<Resolved, Refusal> {
@@ -100,6 +106,24 @@ impl Registry {
     /// When the batch itself is malformed, or the view does not stand where the batch wants it.
     #[tracing::instrument(level = "debug", skip_all, fields(agents = batch.agents.len()))]
     pub async fn resolve_batch(
+        &self,
+        call: &Call,
+        batch: &Batch,
+    ) -> Result<(Vec<BatchItem>, Freshness), Refusal> {
+        let outcome = self.resolve_batch_unmetered(call, batch).await;
+        match &outcome {
+            Ok((items, _)) => {
+                for item in items {
+                    self.count_resolve(item.outcome.as_ref().map(|resolved| resolved.not_modified), 1);
+                }
+            }
+            // Refused whole, each of its agents is.
+            Err(refusal) => self.count_resolve(Err(refusal), batch.agents.len()),
+        }
+        outcome
+    }
+
+    async fn resolve_batch_unmetered(
         &self,
         call: &Call,
         batch: &Batch,

@@ -246,8 +246,8 @@ impl Registry {
     }
 
     fn write_deadline(&self, call: &Call) -> Instant {
-        let limit = self.settings.write_timeout;
-        call.started + call.timeout.map_or(limit, |timeout| limit.min(timeout.mul_f64(0.9)))
+        let limit = call.started + self.settings.write_timeout;
+        call.answer_by().map_or(limit, |by| limit.min(by))
     }
 
     /// Waits until this node's own view has applied the write. When it cannot in time, the write is done all

@@ -17,7 +17,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 
-use crate::card::Limits;
 use crate::config::Config;
 use crate::telemetry::Metrics;
 
@@ -97,7 +96,7 @@ fn tuning(config: &Config, address: SocketAddr) -> Tuning {
     tuning.registry.default_max_staleness = config.default_max_staleness;
     tuning.registry.default_wait = config.default_wait;
     tuning.registry.write_timeout = config.write_timeout;
-    tuning.registry.card = Limits { max_bytes: config.max_card_bytes, ..Limits::default() };
+    tuning.registry.card = config.card;
     tuning
 }
 

@@ -119,7 +119,7 @@ impl Metrics {
         );
         registry.register(
             "cardfence_resolves",
-            "Resolves by outcome: resolved, not_modified or the reason of the refusal",
+            "Resolves by outcome: resolved, not_modified or the reason of the refusal; each agent of a batch and each resolve at a past position is one",
             metrics.resolves.clone(),
         );
         registry.register(

@@ -377,8 +377,7 @@ fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
 
 /// A card that was within the limits of its day when it was accepted.
 fn lenient(bytes: Bytes) -> Result<Arc<Card>, String> {
-    let limits = Limits { max_bytes: usize::MAX, max_skills: usize::MAX, ..Limits::default() };
-    Card::check(bytes, &limits).map(Arc::new).map_err(|error| format!("its card is refused: {error}"))
+    Card::check(bytes, &Limits::KEPT).map(Arc::new).map_err(|error| format!("its card is refused: {error}"))
 }
 
 /// The median gap between registers, in microseconds; unknown below three registers.
@@ -398,6 +397,22 @@ fn median_gap(registers: &[Timestamp]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn card_that_was_accepted_once_loads_whatever_the_settings_are_now() {
+        let skills: Vec<String> = (0..1_500).map(|n| format!(r#"{{"id":"{n}"}}"#)).collect();
+        let text = format!(
+            r#"{{"name":"n","version":"1","url":"https://a.example","skills":[{}],"x":{}{}}}"#,
+            skills.join(","),
+            "[".repeat(119),
+            "]".repeat(119),
+        );
+        let bytes = bytes::Bytes::from(text);
+        assert!(Card::check(bytes.clone(), &Limits::default()).is_err());
+        let digest = Digest::of(&bytes);
+        let card = checked(CardKept::Bytes(bytes), &digest).expect("it was within the limits of its day");
+        assert_eq!(card.normal().skills.len(), 1_500);
+    }
 
     #[test]
     fn redeploy_interval_is_the_median_gap_and_unknown_below_three() {

@@ -10,7 +10,7 @@ use crate::registry::{Agent, Entry, Page, Parts, Past, Resolved, Revision, Revis
 use crate::terms::{Digest, ceil_millis};
 use crate::{card, fence, registry, terms};
 
-/// About how many bytes of items a change shows: two large cards can differ in more than an answer may hold.
+/// Bytes of items that a change shows: two large cards can differ in more than an answer may hold.
 const CHANGE_MAX: usize = 1024 * 1024;
 /// Bytes of an item besides its texts.
 const ITEM_FIXED: usize = 100;
@@ -154,6 +154,7 @@ impl From<&registry::Diff> for Diff {
             to: diff.to,
             change: (&diff.change).into(),
             unified: diff.unified.clone(),
+            unified_cut: diff.unified_cut,
             freshness: (&diff.freshness).into(),
         }
     }
@@ -188,6 +189,17 @@ impl From<&Written> for Registered {
     }
 }
 
+/// Bytes of a text between the quotes of JSON.
+fn json_len(text: &str) -> usize {
+    let written = |byte| match byte {
+        b'"' | b'\\' => 2,
+        // Some have a short form.
+        0..0x20 => 6,
+        _ => 1,
+    };
+    text.bytes().map(written).sum()
+}
+
 impl From<&card::Change> for Change {
     fn from(change: &card::Change) -> Self {
         let item = |item: &card::Item| Item {
@@ -198,7 +210,7 @@ impl From<&card::Change> for Change {
         };
         let mut room = CHANGE_MAX;
         let fits = |item: &&card::Item| {
-            let left = room.checked_sub(2 * (item.pointer.len() + item.subject.len()) + ITEM_FIXED);
+            let left = room.checked_sub(json_len(&item.pointer) + json_len(&item.subject) + ITEM_FIXED);
             room = left.unwrap_or(0);
             left.is_some()
         };

@@ -46,6 +46,9 @@ pub struct Diff {
     pub change: Change,
     /// A unified diff of the two cards, indented and with sorted members; for people.
     pub unified: String,
+    /// The unified diff was too long, and ends early.
+    #[serde(default)]
+    pub unified_cut: bool,
     pub freshness: Freshness,
 }
 

@@ -151,7 +151,7 @@ const RULES: &[Rule] = &[
         never: STORES,
         no_word: &["sqlx", "axum"],
     },
-    Rule { module: "config", may_use: &["terms"], never: &[], no_word: &["sqlx", "tonic", "axum"] },
+    Rule { module: "config", may_use: &["terms", "card"], never: &[], no_word: &["sqlx", "tonic", "axum"] },
     Rule { module: "telemetry", may_use: &["terms"], never: &[], no_word: &["sqlx", "axum"] },
     Rule {
         module: "proto",

@@ -13,9 +13,11 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt as _;
 
 use super::support::cards::{Card, Shape};
 use super::support::http::Http;
+use super::support::postgres::{Cluster, Settings};
 use super::support::scratch::Scratch;
 use super::support::server::Server;
 
@@ -99,6 +101,38 @@ async fn both_wires_on_one_port_say_the_same() {
         .collect();
     assert_eq!(there["conditions"], json!(conditions));
     assert_eq!(here.card.as_deref(), Some(card.as_bytes()));
+}
+
+/// A store that says nothing is told as what it is, and before the caller has given up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_of_a_frozen_store_is_refused_before_the_callers_deadline() {
+    let cluster = Cluster::start(Settings::default()).await;
+    let server = Server::serve(&cluster.url(&cluster.create_database().await)).await;
+    let http = Http::to(&server.url());
+    http.until_ready().await;
+    http.put_card("acme/sum", "", &Card::new(Shape::V03, "Sum").build()).await.expect(201);
+    let mut registry = RegistryClient::new(channel(&server).await);
+    let any = pb::MaxStaleness { bound: Some(pb::max_staleness::Bound::Any(pb::AnyStaleness {})) };
+    cluster.freeze();
+    // The shorter one leaves so little between the two that on a busy machine the call's end may come first.
+    for (wait_ms, timeout, also) in [(10_000, 2_000, "store_unavailable"), (0, 500, "deadline_exceeded")] {
+        let mut asked = tonic::Request::new(pb::GetRevisionRequest {
+            agent: "acme/sum".to_owned(),
+            which: Some(pb::get_revision_request::Which::Revision(1)),
+            max_staleness: Some(any),
+            wait_ms: Some(wait_ms),
+            ..Default::default()
+        });
+        let timeout = Duration::from_millis(timeout);
+        asked.set_timeout(timeout);
+        let began = Instant::now();
+        let status = registry.get_revision(asked).await.unwrap_err();
+        assert!(began.elapsed() < timeout, "{:?}", began.elapsed());
+        let told = status.get_error_details();
+        let told = told.error_info().unwrap_or_else(|| panic!("{status:?}"));
+        assert!(told.reason == "store_unavailable" || told.reason == also, "wait of {wait_ms} ms: {told:?}");
+    }
+    cluster.thaw();
 }
 
 #[tokio::test(flavor = "multi_thread")]

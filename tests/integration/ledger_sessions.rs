@@ -11,8 +11,11 @@ use cardfence::terms::{RequestId, Tag};
 
 use crate::ledger_conformance::{database, open, options};
 use crate::ledger_faults::{PATIENCE, ledger_in, verified};
-use crate::support::postgres::{Settings, shared, url_at};
+use crate::support::cards::{Card, Shape};
+use crate::support::http::Http;
+use crate::support::postgres::{Cluster, Settings, shared, url_at};
 use crate::support::proxy::Proxy;
+use crate::support::server::Server;
 
 /// Sessions that the server ended while they were kept are replaced without the caller noticing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,6 +89,27 @@ async fn defaults_of_the_database_weaken_nothing() {
         .await
         .expect("it was spied");
     assert_eq!(spied, [("on".to_owned(), "read committed".to_owned())]);
+}
+
+/// A server that may forget what it acknowledged is warned about at start, once, and one that does not is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_may_forget_is_warned_about_at_start() {
+    let warning = "this server may lose or damage acknowledged writes when it crashes";
+    for (setting, durable) in [("fsync", false), ("full_page_writes", false), ("work_mem", true)] {
+        let value = if durable { "5MB" } else { "off" };
+        let cluster = Cluster::start(Settings::default().with(setting, value)).await;
+        let server = Server::serve(&cluster.url(&cluster.create_database().await)).await;
+        let http = Http::to(&server.url());
+        http.until_ready().await;
+        let at_start = server.stderr();
+        http.put_card("acme/any", "", &Card::new(Shape::V10, "any").build()).await.expect(201);
+        server.terminate().await;
+        for said in [at_start, server.stderr()] {
+            let warned: Vec<&str> = said.lines().filter(|line| line.contains(warning)).collect();
+            assert_eq!(warned.len(), usize::from(!durable), "{setting}: {said}");
+            assert!(warned.iter().all(|line| line.contains(&format!("{setting}=\"off\""))), "{warned:?}");
+        }
+    }
 }
 
 /// A frozen database is given up on, in every role, and found again.

@@ -118,6 +118,8 @@ pub(super) struct Connector {
     last: AtomicUsize,
     /// When the server that the view follows was started, which tells servers apart; 0 while nobody follows.
     followed: AtomicI64,
+    /// When the server was started that was last warned about.
+    warned: AtomicI64,
 }
 
 impl fmt::Debug for Connector {
@@ -128,7 +130,7 @@ impl fmt::Debug for Connector {
 
 impl Connector {
     pub(super) fn new(options: Options) -> Self {
-        Self { options, last: AtomicUsize::new(0), followed: AtomicI64::new(0) }
+        Self { options, last: AtomicUsize::new(0), followed: AtomicI64::new(0), warned: AtomicI64::new(0) }
     }
 
     pub(super) fn pooled(&self) -> bool {
@@ -232,7 +234,12 @@ impl Connector {
         if self.options.primary && facts.in_recovery && self.options.servers.len() > 1 {
             return Err(Error::Unavailable(format!("{} is in recovery: a primary is wanted", name(server))));
         }
-        if role == Role::Writer && (facts.fsync == "off" || facts.full_page_writes == "off") {
+        // Said at start, and of each server that takes its place; a migration is followed by a start.
+        let forgets = facts.fsync == "off" || facts.full_page_writes == "off";
+        if forgets
+            && role != Role::Migrate
+            && self.warned.swap(facts.started, Ordering::Relaxed) != facts.started
+        {
             tracing::warn!(
                 server = name(server),
                 fsync = facts.fsync,

@@ -1,8 +1,12 @@
 //! `serve`: settings, the line that says it listens, and how it ends.
 
+use serde_json::Value;
+
 use super::{Stage, json};
+use crate::support::cards::{Card, Shape};
+use crate::support::http::Http;
 use crate::support::scratch::Scratch;
-use crate::support::server::{Launch, Output};
+use crate::support::server::{Launch, Output, Server};
 
 async fn print_config(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let launch = Launch::cardfence(["serve", "--print-config"].iter().chain(arguments).copied());
@@ -32,6 +36,50 @@ async fn flags_win_over_environment_over_file() {
     assert!(text.contains("poll = \"1s\"") && text.contains("listen = \"127.0.0.1:7878\""), "{text}");
 }
 
+/// A card with so many levels below it, and so many skills.
+fn large(levels: usize, skills: usize) -> String {
+    let ids: Vec<String> = (0..skills).map(|n| format!("skill-{n}")).collect();
+    let skills: Vec<(&str, &[&str])> = ids.iter().map(|id| (id.as_str(), &["text/plain"][..])).collect();
+    let mut card = Card::new(Shape::V10, "large").skills(&skills).to_value();
+    card["x"] = (0..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+    card.to_string()
+}
+
+#[tokio::test]
+async fn limits_of_a_card_are_settings_and_hold_for_what_is_registered_from_now_on() {
+    let folder = Scratch::new("limits");
+    let store = format!("sqlite:{}", folder.path().join("ledger.db").display());
+    let wide = [
+        ["--max-card-depth", "120"],
+        ["--max-card-skills", "1200"],
+        ["--max-card-bytes", "1000000"],
+        ["--listen", "127.0.0.1:0"],
+        ["--store", &store],
+    ];
+    let server = Launch::cardfence(["serve"].into_iter().chain(wide.into_iter().flatten())).start().await;
+    let http = Http::to(&server.url());
+    http.until_ready().await;
+    for (levels, skills, code) in [(120, 1, "too_deep"), (1, 1_201, "too_many_skills")] {
+        let refused = http.put_card("acme/large", "", &large(levels, skills)).await.expect(400).json();
+        assert_eq!(refused["violations"][0]["code"], code, "{refused}");
+    }
+    let card = large(119, 1_200);
+    http.put_card("acme/large", "", &large(118, 1_199)).await.expect(201);
+    http.put_card("acme/large", "", &card).await.expect(200);
+    assert!(server.terminate().await.success());
+
+    let server = Server::serve(&store).await;
+    let http = Http::to(&server.url());
+    http.until_ready().await;
+    assert_eq!(http.raw_card("acme/large", "?skill=skill-1199").await.expect(200).body, card.as_bytes());
+    let diff = http.get("/v1/agents/acme/large/diff").await.expect(200).json();
+    assert_eq!(diff["change"]["items"][0]["subject"], "skill-1199", "{}", diff["change"]);
+    let refused = http.put_card("acme/other", "", &card).await.expect(413).json();
+    assert_eq!(refused["reason"], "payload_too_large");
+    let refused = http.put_card("acme/other", "", &large(64, 1)).await.expect(400).json();
+    assert_eq!(refused["violations"][0]["code"], "too_deep");
+}
+
 #[tokio::test]
 async fn settings_that_cannot_be_used_exit_with_64_and_hide_secrets() {
     for (arguments, named) in [
@@ -39,6 +87,7 @@ async fn settings_that_cannot_be_used_exit_with_64_and_hide_secrets() {
         (&["--poll", "fast"], "poll"),
         (&["--config", "/no/such/file"], "/no/such/file"),
         (&["--store", "mysql://u:hunter2@db"], "store"),
+        (&["--max-card-depth", "121"], "max_card_depth: `121` is not allowed: 8 to 120"),
     ] {
         let output = print_config(arguments, &[]).await;
         assert_eq!((output.code, output.stdout.as_str()), (Some(64), ""), "{arguments:?}: {}", output.stderr);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use prost::Message;
 
-use super::cut;
 use crate::card::{Card, Change, Class};
 use crate::proto::{MESSAGE_MAX, v1 as pb};
 use crate::registry::{
@@ -134,19 +133,15 @@ pub(in super::super) fn past(past: Past) -> pb::GetRevisionResponse {
 }
 
 pub(in super::super) fn diff(diff: Diff) -> pb::Diff {
-    let mut answer = pb::Diff {
+    pb::Diff {
         agent: diff.agent.to_string(),
         from: diff.from,
         to: diff.to,
         change: Some(change(diff.change)),
-        unified: String::new(),
-        unified_cut: false,
+        unified: diff.unified,
+        unified_cut: diff.unified_cut,
         freshness: Some(freshness(&diff.freshness)),
-    };
-    let room = MESSAGE_MAX.saturating_sub(answer.encoded_len() + RESERVED);
-    answer.unified = diff.unified;
-    answer.unified_cut = cut(&mut answer.unified, room);
-    answer
+    }
 }
 
 pub(in super::super) fn watermark(watermark: Watermark) -> pb::WatermarkResponse {

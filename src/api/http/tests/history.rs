@@ -88,7 +88,10 @@ async fn a_diff_tells_the_change_and_shows_it() {
     let server = Server::start().await;
     storied(&server).await;
     let reply = server.get(&format!("{PATH}/diff?from=1&to=2")).await;
-    assert_eq!(members(&reply.json()), ["agent", "change", "freshness", "from", "to", "unified"]);
+    assert_eq!(
+        members(&reply.json()),
+        ["agent", "change", "freshness", "from", "to", "unified", "unified_cut"]
+    );
     let diff: wire::Diff = serde_json::from_slice(&reply.body).unwrap();
     assert!(diff.unified.contains("-") && diff.unified.contains("urn:x:two"), "{}", diff.unified);
     assert_eq!((diff.from, diff.to, diff.change.class.as_str()), (1, 2, "breaking"));
@@ -96,6 +99,31 @@ async fn a_diff_tells_the_change_and_shows_it() {
     assert_eq!(same.json()["from"], 1);
     assert_eq!(server.get(&format!("{PATH}/diff?from=1&to=3")).await.reason(), "invalid_argument");
     assert_eq!(server.get(&format!("{PATH}/diff?from=1&to=9")).await.reason(), "revision_not_found");
+}
+
+#[tokio::test]
+async fn a_diff_past_three_mebibytes_is_cut_and_says_so() {
+    let server = Server::start().await;
+    // Indented forty deep each line is long; every text needs escapes, and so does what names the many items.
+    let deep = |digit: char| {
+        let list = vec![format!("\"{digit}\\\"\""); 35_000].join(",");
+        let skills: Vec<String> =
+            (0..20).map(|n| format!(r#"{{"id":"{digit}{n}{}"}}"#, "\\u0001".repeat(300))).collect();
+        format!(
+            r#"{{"name":"A","url":"https://a.example","version":"1","skills":[{}],"x":{}{list}{}}}"#,
+            skills.join(","),
+            "[".repeat(40),
+            "]".repeat(40)
+        )
+    };
+    for digit in ['1', '2'] {
+        server.put("acme/sum", deep(digit).as_bytes()).await;
+    }
+    let reply = server.get(&format!("{PATH}/diff")).await;
+    assert!(reply.body.len() <= 3 * 1024 * 1024, "{}", reply.body.len());
+    let diff: wire::Diff = serde_json::from_slice(&reply.body).unwrap();
+    assert!(diff.unified_cut && diff.unified.ends_with('…') && diff.unified.len() > 900_000);
+    assert_eq!(diff.change.items.len() as u64 + diff.change.items_omitted, 40);
 }
 
 #[tokio::test]

@@ -79,3 +79,20 @@ async fn metrics_are_text() {
     assert!(reply.text().contains("cardfence_resolves_total{outcome=\"resolved\"} 1"), "{}", reply.text());
     assert!(reply.text().ends_with("# EOF\n"));
 }
+
+#[tokio::test]
+async fn every_kind_of_resolve_is_counted_by_what_it_came_to() {
+    let server = Server::start().await;
+    let position = server.put("acme/sum", CARD).await["position"].as_str().unwrap().to_owned();
+    let batch = |body: &'static [u8]| server.send("POST", "/v1/resolve", &[], body);
+    batch(br#"{"agents":[{"agent":"acme/sum"},{"agent":"acme/none"},{"agent":"acme/sum"}]}"#).await;
+    let reply = batch(br#"{"agents":[{"agent":"acme/sum"},{"agent":"acme/sum"}],"at_least":"9.9f86d081884c7d65","wait":"1s"}"#);
+    assert_eq!(reply.await.reason(), "position_in_future");
+    server.get(&format!("/v1/agents/acme/sum?at={position}")).await;
+    server.get(&format!("/v1/agents/acme/none?at={position}")).await;
+    let text = server.get("/metrics").await;
+    for (outcome, times) in [("resolved", 3), ("agent_not_found", 2), ("position_in_future", 2)] {
+        let line = format!("cardfence_resolves_total{{outcome=\"{outcome}\"}} {times}\n");
+        assert!(text.text().contains(&line), "{line}{}", text.text());
+    }
+}
