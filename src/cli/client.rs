@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::failure::{Failure, Refused, failed};
 use super::printer::Printer;
 use super::query::Query;
-use super::words;
+use super::{tls, words};
 use crate::clock::Clock;
 use crate::terms::{RequestId, Retry, random_bytes};
 use crate::wire::Problem;
@@ -119,13 +119,11 @@ impl Client {
         let unusable = |why: &str| Failure::Usage(format!("--server {server}: {why}"));
         let full = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
         let url = url::Url::parse(&full).map_err(|error| unusable(&error.to_string()))?;
-        match url.scheme() {
-            "http" => {}
-            "https" => {
-                return Err(unusable("https is not supported yet: use http, or a proxy that adds TLS"));
-            }
+        let https = match url.scheme() {
+            "http" => false,
+            "https" => true,
             _ => return Err(unusable("an address such as http://127.0.0.1:7878 is wanted")),
-        }
+        };
         if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
             return Err(unusable(
                 "an address such as http://127.0.0.1:7878 is wanted, and nothing behind it",
@@ -137,6 +135,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("cardfence/", env!("CARGO_PKG_VERSION")))
             .no_proxy()
+            .tls_backend_preconfigured(tls::config(https)?)
             .build()
             .map_err(|error| failed(error.to_string()))?;
         let base = url.as_str().trim_end_matches('/').to_owned();
@@ -407,12 +406,17 @@ mod tests {
 
     #[test]
     fn addresses_are_checked() {
-        for good in ["http://127.0.0.1:7878", "http://registry:80/", "127.0.0.1:7878", "http://proxy/cards/"]
-        {
+        for good in [
+            "http://127.0.0.1:7878",
+            "http://registry:80/",
+            "127.0.0.1:7878",
+            "http://proxy/cards/",
+            "https://x",
+        ] {
             assert!(Client::new(good).is_ok(), "{good}");
         }
         assert_eq!(Client::new("http://proxy/cards/").unwrap().base(), "http://proxy/cards");
-        for bad in ["https://x", "ftp://x", "http://", "http://x?y", "http://x#y", "http://u:p@x", ""] {
+        for bad in ["ftp://x", "http://", "http://x?y", "http://x#y", "http://u:p@x", ""] {
             assert_eq!(Client::new(bad).unwrap_err().exit().code(), 64, "{bad}");
         }
     }

@@ -24,6 +24,7 @@ mod retire;
 mod rollback;
 mod serve;
 mod stop;
+mod tls;
 mod words;
 mod written;
 

@@ -40,6 +40,8 @@ impl Served {
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         tokio::spawn(async move { serve(node, listener, &Serving::default(), stopped).await });
+        // The library wants to know whose cryptography it would use, which here it does not.
+        rustls::crypto::ring::default_provider().install_default().ok();
         let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().unwrap();
         let served = Self { address, client, stop };
         // A linearizable read waits for the first proof.

@@ -31,6 +31,8 @@ pub(crate) struct Reply {
 impl Http {
     /// A client of the server at `base`, such as `http://127.0.0.1:7878`.
     pub(crate) fn to(base: &str) -> Self {
+        // The library wants to know whose cryptography it would use, which here it does not.
+        rustls::crypto::ring::default_provider().install_default().ok();
         let client = reqwest::Client::builder().timeout(ANSWERS_WITHIN).no_proxy().build();
         Self { base: base.to_owned(), client: client.expect("a client without TLS can be built") }
     }
