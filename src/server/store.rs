@@ -41,6 +41,7 @@ async fn postgres(url: &str, migrate: Migrate, pooled: bool) -> Result<Parts, Er
     let (nudges, nudging) = ledger.start_nudges(stop.child_token());
     Ok(Parts {
         entries: Arc::new(ledger.clone()),
+        authority: None,
         history: Arc::new(ledger.clone()),
         store: Arc::new(ledger),
         nudges,

@@ -43,6 +43,7 @@ impl Stage {
         let valve = Valve::open();
         let replica = Parts {
             entries: valve.before(parts.entries.clone()),
+            authority: None,
             history: parts.history.clone(),
             store: parts.store.clone(),
             nudges: parts.nudges.clone(),
