@@ -105,11 +105,20 @@ impl Lane {
     pub(super) fn fail(&mut self, most: Duration) {
         self.pause = (self.pause * 2).max(FIRST_PAUSE).min(most);
         self.doing = Doing::Closed;
-        self.until = Instant::now() + self.pause;
+        self.until = Instant::now() + jittered(self.pause);
     }
 
     /// The session is good: the next failure is the first again.
     pub(super) fn thrive(&mut self) {
         self.pause = Duration::ZERO;
     }
+}
+
+/// From half of `pause` to all of it, so that those who lost one server do not come back in step.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0; 2];
+    if getrandom::fill(&mut random).is_err() {
+        return pause;
+    }
+    pause.mul_f64(0.5 + f64::from(u16::from_le_bytes(random)) / 131_072.0)
 }

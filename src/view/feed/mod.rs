@@ -80,6 +80,8 @@ pub struct Settings {
     pub backoff: Duration,
     /// Entries read at once.
     pub page: usize,
+    /// The longest that reading one page may take.
+    pub reading: Duration,
     /// Time between two readings of the liveness table.
     pub liveness: Duration,
     /// How long an authority that is not the database of the entries may lack what the view has, before that
@@ -94,6 +96,7 @@ impl Default for Settings {
             exchange: Duration::from_secs(2),
             backoff: Duration::from_secs(1),
             page: 1_000,
+            reading: Duration::from_secs(10),
             liveness: Duration::from_secs(1),
             patience: Duration::from_secs(2),
         }
@@ -122,9 +125,6 @@ impl Sources {
         Self { entries, authority: None, committed, nudges }
     }
 }
-
-/// An exchange that brings a page of cards may take so many times as long.
-const LARGE: u32 = 5;
 
 /// A liveness row may become visible this long after the time that it carries.
 const LIVENESS_OVERLAP_MICROS: i64 = 15_000_000;
@@ -321,7 +321,9 @@ impl Feed {
             if !self.two_lanes() {
                 self.pending.clear();
             }
-            return self.start(which, 1, async move { Ok(Brought::Session(entries.open().await?)) });
+            return self.start(which, self.settings.exchange, async move {
+                Ok(Brought::Session(entries.open().await?))
+            });
         };
         if which == Which::Authority || !self.two_lanes() {
             return self.ask(which, session);
@@ -393,7 +395,7 @@ impl Feed {
         }
         let now = asking && std::mem::take(&mut self.demanded);
         let clock = self.clock.clone();
-        self.start(which, 1, async move {
+        self.start(which, self.settings.exchange, async move {
             let t0 = clock.now();
             let report =
                 if now { session.head_now(asked.seq).await? } else { session.head(asked.seq).await? };
@@ -403,7 +405,7 @@ impl Feed {
 
     fn read(&mut self, mut session: Box<dyn Reading>) {
         let (after, limit) = (self.state.head().seq, self.settings.page);
-        self.start(Which::Source, LARGE, async move {
+        self.start(Which::Source, self.settings.reading, async move {
             let page = session.page(after, limit).await?;
             Ok(Brought::Page { session, page })
         });
@@ -414,20 +416,19 @@ impl Feed {
         let since = self
             .liveness_since
             .map(|since| Timestamp::from_micros(since.as_micros().saturating_sub(overlap)));
-        self.start(Which::Source, 1, async move {
+        self.start(Which::Source, self.settings.exchange, async move {
             let rows = session.liveness(since).await?;
             Ok(Brought::Liveness { session, rows })
         });
     }
 
-    /// Starts an exchange that may take so many times the usual.
+    /// Starts an exchange that may take so long.
     fn start(
         &mut self,
         which: Which,
-        times: u32,
+        limit: Duration,
         exchange: impl Future<Output = Result<Brought, Error>> + Send + 'static,
     ) {
-        let limit = self.settings.exchange * times;
         let exchange: Exchange = Box::pin(async move {
             tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
                 Err(Error::Unavailable(format!("no answer within {} ms", limit.as_millis())))
