@@ -16,8 +16,9 @@ use crate::terms::{Position, Tag};
 /// The first pause before a doubt is asked about again.
 const DOUBT_PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest pause before a source that held another history than the authority's is loaded from again.
-const RELOAD_PAUSE_MOST: Duration = Duration::from_secs(5);
+/// A source that held another history than the authority's is loaded from again after so many times the longest
+/// pause before a session is opened: loading takes more.
+const RELOAD_TIMES: u32 = 5;
 
 impl Feed {
     fn asking_lane(&self) -> Which {
@@ -220,8 +221,8 @@ impl Feed {
         if self.two_lanes() {
             self.authority_head = Some(authority.seq);
             self.reload_at = Instant::now() + self.reload_pause;
-            self.reload_pause = (self.reload_pause * 2)
-                .clamp(self.settings.backoff.min(RELOAD_PAUSE_MOST), RELOAD_PAUSE_MOST);
+            let first = self.settings.backoff;
+            self.reload_pause = (self.reload_pause * 2).clamp(first, first * RELOAD_TIMES);
             self.catch_up = CATCH_UP;
             self.source.wake(self.reload_at);
         }
