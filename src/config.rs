@@ -3,6 +3,8 @@
 //! One list of settings ([`Args`]) serves all three: the flag's name is the environment variable's and the
 //! file's member. [`Config`] is what comes out, checked; a contradiction is refused at start, by name.
 
+mod databases;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -14,6 +16,8 @@ use serde::Deserialize;
 use crate::card::Limits;
 use crate::terms::{display_duration, parse_duration};
 
+pub use databases::Databases;
+
 /// The settings of a server. Every one is optional; durations are written like `250ms`, `5s`, `2m`.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -21,9 +25,14 @@ pub struct Args {
     /// Address and port to listen on; port 0 takes a free one [default: 127.0.0.1:7878]
     #[arg(long, env = "CARDFENCE_LISTEN", value_name = "ADDR:PORT")]
     pub listen: Option<String>,
-    /// `sqlite:PATH`, created when absent, or `postgres://…` [default: sqlite:cardfence.db]
+    /// `sqlite:PATH`, created when absent, or `postgres://…`; of several with commas between them the first that can
+    /// be written to [default: sqlite:cardfence.db]
     #[arg(long, env = "CARDFENCE_STORE", value_name = "URL", hide_env_values = true)]
     pub store: Option<String>,
+    /// The store is a standby that is only read: `postgres://…` of its primary, which freshness is proven by and
+    /// writes go to
+    #[arg(long, env = "CARDFENCE_AUTHORITY", value_name = "URL", hide_env_values = true)]
+    pub authority: Option<String>,
     /// `apply` brings the schema up to date at start, `check` refuses another schema [default: apply]
     #[arg(long, env = "CARDFENCE_MIGRATE", value_name = "MODE")]
     pub migrate: Option<String>,
@@ -89,24 +98,15 @@ pub struct Args {
 pub enum StoreUrl {
     /// One file, one process.
     Sqlite(PathBuf),
-    /// A PostgreSQL database. Held whole, password included: `Display` and `Debug` hide it.
-    Postgres(String),
+    /// A PostgreSQL database, wherever it is at the moment.
+    Postgres(Databases),
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(url) => match url::Url::parse(url) {
-                Ok(mut url) => {
-                    if url.password().is_some() && url.set_password(Some("***")).is_err() {
-                        return f.write_str("postgres://***");
-                    }
-                    url.set_query(None);
-                    write!(f, "{url}")
-                }
-                Err(_) => f.write_str("postgres://***"),
-            },
+            Self::Postgres(databases) => databases.fmt(f),
         }
     }
 }
@@ -114,6 +114,21 @@ impl fmt::Display for StoreUrl {
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a view over a standby is proven by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authority {
+    /// The standby's primary.
+    Postgres(Databases),
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Postgres(databases) => databases.fmt(f),
+        }
     }
 }
 
@@ -136,6 +151,8 @@ pub enum LogFormat {
 pub struct Config {
     pub listen: SocketAddr,
     pub store: StoreUrl,
+    /// Set where the store is a standby.
+    pub authority: Option<Authority>,
     pub migrate: Migrate,
     /// The database is reached through PgBouncer in transaction mode.
     pub pooled: bool,
@@ -191,6 +208,7 @@ impl Args {
         Self {
             listen: self.listen.or(lower.listen),
             store: self.store.or(lower.store),
+            authority: self.authority.or(lower.authority),
             migrate: self.migrate.or(lower.migrate),
             pooled: self.pooled.or(lower.pooled),
             node: self.node.or(lower.node),
@@ -225,6 +243,7 @@ impl Args {
         let config = Config {
             listen,
             store: store(self.store.as_deref().unwrap_or("sqlite:cardfence.db"))?,
+            authority: self.authority.as_deref().map(authority).transpose()?,
             migrate: match self.migrate.as_deref() {
                 None | Some("apply") => Migrate::Apply,
                 Some("check") => Migrate::Check,
@@ -270,6 +289,10 @@ impl Config {
         at_most("default_wait", self.default_wait, Duration::from_secs(10))?;
         at_most("poll", self.poll, Duration::from_secs(60))?;
         positive("poll", self.poll)?;
+        if let (Some(authority), StoreUrl::Sqlite(_)) = (&self.authority, &self.store) {
+            let allowed = "only with a store that is a PostgreSQL standby";
+            return Err(invalid("authority", &authority.to_string(), allowed));
+        }
         if self.pooled && self.migrate == Migrate::Apply {
             return Err(invalid(
                 "migrate",
@@ -293,6 +316,9 @@ impl fmt::Display for Config {
         let format = if self.log_format == LogFormat::Text { "text" } else { "json" };
         writeln!(f, "listen = \"{}\"", self.listen)?;
         writeln!(f, "store = {:?}", self.store.to_string())?;
+        if let Some(authority) = &self.authority {
+            writeln!(f, "authority = {:?}", authority.to_string())?;
+        }
         writeln!(f, "migrate = \"{migrate}\"")?;
         writeln!(f, "pooled = {}", self.pooled)?;
         if let Some(node) = &self.node {
@@ -339,20 +365,20 @@ fn store(text: &str) -> Result<StoreUrl, Error> {
     {
         return Ok(StoreUrl::Sqlite(PathBuf::from(path)));
     }
-    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return match url::Url::parse(text) {
-            Ok(_) => Ok(StoreUrl::Postgres(text.to_owned())),
-            // The text may hold a password.
-            Err(_) => Err(invalid(
-                "store",
-                "postgres://…",
-                "a URL such as postgres://user:password@host:5432/database",
-            )),
-        };
+    if Databases::is_meant(text) {
+        return Databases::parse("store", text).map(StoreUrl::Postgres);
     }
     // What follows the scheme may hold a password.
     let shown = text.split(':').next().unwrap_or_default();
     Err(invalid("store", shown, "sqlite:PATH or postgres://…"))
+}
+
+fn authority(text: &str) -> Result<Authority, Error> {
+    if Databases::is_meant(text) {
+        return Databases::parse("authority", text).map(Authority::Postgres);
+    }
+    let shown = text.split(':').next().unwrap_or_default();
+    Err(invalid("authority", shown, "postgres://… of the standby's primary"))
 }
 
 /// It goes with every answer, so it is short and one line.
@@ -446,6 +472,21 @@ mod tests {
     }
 
     #[test]
+    fn a_standby_and_its_authority_are_printed_without_secrets() {
+        let standby = "postgres://reader:hunter2@standby/cards";
+        let primaries = "postgres://user:hunter2@a/cards,postgres://user:hunter2@b/cards";
+        let config = Args {
+            store: Some(standby.to_owned()),
+            authority: Some(primaries.to_owned()),
+            ..Args::default()
+        };
+        let shown = config.check().unwrap().to_string();
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let again: Args = toml::from_str(&shown).unwrap();
+        assert_eq!(again.check().unwrap().to_string(), shown);
+    }
+
+    #[test]
     fn flags_win_over_the_file() {
         let file: Args = toml::from_str("poll = \"1s\"\nmax_requests = 7").unwrap();
         let flags = Args { poll: Some("50ms".to_owned()), ..Args::default() };
@@ -488,6 +529,8 @@ mod tests {
             Args { store: Some("sqlite://relative.db".to_owned()), ..Args::default() },
             Args { store: Some("sqlite:".to_owned()), ..Args::default() },
             Args { log_format: Some("xml".to_owned()), ..Args::default() },
+            Args { authority: Some("http://user:hunter2@node:7878".to_owned()), ..Args::default() },
+            Args { authority: Some("postgres://user:hunter2@db/cards".to_owned()), ..Args::default() },
         ];
         for args in bad {
             let told = args.clone().check().expect_err("it is refused").to_string();

@@ -165,8 +165,8 @@ fn placed<'a>(
     let mut worst = Placed::Reached;
     for position in positions {
         let placed = match (served.place(position), proven) {
-            // Applied in a history that the authority contradicted is no answer.
-            (Place::Applied, false) if served.diverged => Placed::Unverifiable,
+            // Applied in a history that the authority contradicts is no answer.
+            (Place::Applied, false) if served.diverged || served.doubted => Placed::Unverifiable,
             (Place::Applied, _) => continue,
             (Place::Differs, true) => Placed::Diverged,
             (Place::Beyond, true) => Placed::InFuture,

@@ -132,8 +132,7 @@ impl Registry {
 
     /// Whether the view was ever proven. Stays true when the store is lost later: staleness says that.
     pub fn is_ready(&self) -> bool {
-        // A view is loaded together with its first proof.
-        self.view.load().loaded
+        self.view.load().ready
     }
 
     /// Staleness of the view now; `None`: unknown.

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::telemetry::Metrics;
 
 pub use node::{Node, Parts, Tuning};
-pub use store::open;
+pub use store::{Opening, open};
 
 /// Why a server could not be started, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ pub async fn run(
     // The address first: a store that was opened has tasks, which somebody must end.
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let parts = store::open(&config.store, config.migrate, config.pooled).await?;
+    let parts = store::open(Opening::of(&config)).await?;
     let node = Node::start(parts, tuning(&config, address), Metrics::new());
     let serving = Serving {
         request_timeout: config.request_timeout,
@@ -93,6 +93,9 @@ fn tuning(config: &Config, address: SocketAddr) -> Tuning {
     let mut tuning = Tuning::named(&name);
     tuning.feed.poll = config.poll;
     tuning.feed.exchange = config.exchange_timeout;
+    if config.authority.is_some() {
+        tuning.registry.role = "standby";
+    }
     tuning.registry.default_max_staleness = config.default_max_staleness;
     tuning.registry.default_wait = config.default_wait;
     tuning.registry.write_timeout = config.write_timeout;

@@ -19,6 +19,8 @@ use crate::view::feed;
 #[derive(Debug)]
 pub struct Parts {
     pub entries: Arc<dyn Entries>,
+    /// What the view is proven by, where that is not what the entries come from.
+    pub authority: Option<Arc<dyn Entries>>,
     pub history: Arc<dyn History>,
     pub store: Arc<dyn Store>,
     /// Changes when the ledger may have grown; its sender may be gone.
@@ -37,6 +39,7 @@ impl Parts {
     {
         Self {
             entries: Arc::new(ledger.clone()),
+            authority: None,
             history: Arc::new(ledger.clone()),
             store: Arc::new(ledger.clone()),
             nudges: watch::channel(0).1,
@@ -95,9 +98,12 @@ impl Node {
         }
         let (committed, own) = mpsc::channel(COMMITS_WAITING);
         let (view, feed) = feed::Feed::new(
-            parts.entries,
-            own,
-            parts.nudges,
+            feed::Sources {
+                entries: parts.entries,
+                authority: parts.authority,
+                committed: own,
+                nudges: parts.nudges,
+            },
             &tuning.name,
             parts.clock,
             tuning.feed,

@@ -7,18 +7,44 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Error, Parts};
 use crate::clock::Clock;
-use crate::config::{Migrate, StoreUrl};
+use crate::config::{Authority, Config, Databases, Migrate, StoreUrl};
 use crate::ledger::postgres::{Options, Postgres};
 use crate::ledger::sqlite::Sqlite;
+
+/// How the store is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening<'a> {
+    pub store: &'a StoreUrl,
+    /// Set where the store is a standby, which is then only read.
+    pub authority: Option<&'a Authority>,
+    pub migrate: Migrate,
+    pub pooled: bool,
+}
+
+impl<'a> Opening<'a> {
+    /// As the settings say.
+    pub fn of(config: &'a Config) -> Self {
+        Self {
+            store: &config.store,
+            authority: config.authority.as_ref(),
+            migrate: config.migrate,
+            pooled: config.pooled,
+        }
+    }
+}
 
 /// Opens a store, with its schema brought up to date or checked, and starts what it needs in the background.
 ///
 /// # Errors
 /// When the store cannot be reached or used.
-pub async fn open(store: &StoreUrl, migrate: Migrate, pooled: bool) -> Result<Parts, Error> {
-    match store {
-        StoreUrl::Sqlite(path) => sqlite(path, migrate).await,
-        StoreUrl::Postgres(url) => postgres(url, migrate, pooled).await,
+pub async fn open(opening: Opening<'_>) -> Result<Parts, Error> {
+    let Opening { store, authority, migrate, pooled } = opening;
+    match (store, authority) {
+        (StoreUrl::Sqlite(path), _) => sqlite(path, migrate).await,
+        (StoreUrl::Postgres(databases), None) => postgres(databases, migrate, pooled).await,
+        (StoreUrl::Postgres(standbys), Some(Authority::Postgres(primaries))) => {
+            standby(standbys, primaries, pooled).await
+        }
     }
 }
 
@@ -30,8 +56,8 @@ async fn sqlite(path: &Path, migrate: Migrate) -> Result<Parts, Error> {
     Ok(Parts::over(&ledger, Clock::System))
 }
 
-async fn postgres(url: &str, migrate: Migrate, pooled: bool) -> Result<Parts, Error> {
-    let mut options = Options::new([url])?;
+async fn postgres(databases: &Databases, migrate: Migrate, pooled: bool) -> Result<Parts, Error> {
+    let mut options = Options::new(databases.urls())?;
     options.pooled = pooled;
     if migrate == Migrate::Apply {
         Postgres::migrate(&options).await?;
@@ -41,8 +67,34 @@ async fn postgres(url: &str, migrate: Migrate, pooled: bool) -> Result<Parts, Er
     let (nudges, nudging) = ledger.start_nudges(stop.child_token());
     Ok(Parts {
         entries: Arc::new(ledger.clone()),
+        authority: None,
         history: Arc::new(ledger.clone()),
         store: Arc::new(ledger),
+        nudges,
+        tasks: vec![("nudges", nudging)],
+        stop,
+        clock: Clock::System,
+    })
+}
+
+/// A standby to read from, and its primary to be proven by and to write to. Neither schema is touched: the
+/// standby's cannot be, and it is what its primary's is.
+async fn standby(standbys: &Databases, primaries: &Databases, pooled: bool) -> Result<Parts, Error> {
+    let mut options = Options::new(standbys.urls())?;
+    options.pooled = pooled;
+    options.primary = false;
+    let ledger = Postgres::open(&options).await?;
+    let mut options = Options::new(primaries.urls())?;
+    options.pooled = pooled;
+    // The primary may be away: the standby is read all the same, and nothing is proven until it is back.
+    let primary = Postgres::unchecked(&options);
+    let stop = CancellationToken::new();
+    let (nudges, nudging) = primary.start_nudges(stop.child_token());
+    Ok(Parts {
+        entries: Arc::new(ledger.clone()),
+        authority: Some(Arc::new(primary.clone())),
+        history: Arc::new(ledger),
+        store: Arc::new(primary),
         nudges,
         tasks: vec![("nudges", nudging)],
         stop,

@@ -61,6 +61,10 @@ pub struct Served {
     pub proof: Option<Proof>,
     /// Whether the state is that of a ledger at all: false before the first load.
     pub loaded: bool,
+    /// Whether the view was ever proven, in whatever generation.
+    pub ready: bool,
+    /// The authority does not have what the state holds, and is being asked again.
+    pub doubted: bool,
     /// The state is of a history that the authority contradicted, until the ledger is loaded anew.
     pub diverged: bool,
     /// The view cannot go on: the ledger says what this version does not know.
@@ -164,6 +168,8 @@ mod tests {
             state,
             proof,
             loaded: true,
+            ready: proof.is_some(),
+            doubted: false,
             diverged: false,
             unsupported: false,
             node: "node".into(),

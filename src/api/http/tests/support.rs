@@ -155,9 +155,7 @@ impl Server {
         let unreadable = Arc::new(AtomicBool::new(false));
         let entries = Arc::new(Gated { ledger: ledger.clone(), unreadable: Arc::clone(&unreadable) });
         let (view, feed) = feed::Feed::new(
-            entries,
-            own,
-            watch::channel(0).1,
+            feed::Sources::of(entries, own, watch::channel(0).1),
             "node-1",
             Clock::System,
             settings,
