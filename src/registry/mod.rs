@@ -10,6 +10,7 @@ mod judge;
 mod list;
 mod refusal;
 mod resolve;
+pub mod watch;
 mod write;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub use judge::Rules;
 pub use list::{Filter, List, Page};
 pub use refusal::{Parts, Refusal};
 pub use resolve::{Batch, BatchItem, Resolve, Resolved};
+pub use watch::{Because, Checkpoint, Event, Subscription, Told, Watch};
 pub use write::{Register, Retire, Rollback, Written};
 
 /// One call as it arrived.
@@ -69,6 +71,7 @@ pub struct Settings {
     pub card: Limits,
     /// What this server is: `node`, `standby` or `edge`.
     pub role: &'static str,
+    pub watch: watch::Settings,
 }
 
 impl Default for Settings {
@@ -79,6 +82,7 @@ impl Default for Settings {
             write_timeout: Duration::from_secs(10),
             card: Limits::default(),
             role: "node",
+            watch: watch::Settings::default(),
         }
     }
 }
@@ -90,6 +94,7 @@ pub struct Registry {
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
     settings: Arc<Settings>,
+    streams: Arc<watch::Streams>,
     metrics: Metrics,
 }
 
@@ -101,7 +106,8 @@ impl Registry {
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
-        Self { view, history, writes, settings: Arc::new(settings), metrics }
+        let streams = Arc::new(watch::Streams::new(&settings.watch));
+        Self { view, history, writes, settings: Arc::new(settings), streams, metrics }
     }
 
     /// A call that arrives now.

@@ -17,6 +17,16 @@ use tokio::sync::watch;
 
 /// A node whose ledger is `memory`, followed through `valve`.
 pub(crate) fn node(memory: &Memory, valve: &Valve, clock: Clock) -> Node {
+    node_with(memory, valve, clock, |_| {})
+}
+
+/// The same, tuned further.
+pub(crate) fn node_with(
+    memory: &Memory,
+    valve: &Valve,
+    clock: Clock,
+    tune: impl FnOnce(&mut Tuning),
+) -> Node {
     let parts = Parts {
         entries: Arc::new(Valved { inner: memory.clone(), valve: valve.clone() }),
         ..Parts::over(memory, clock)
@@ -26,6 +36,7 @@ pub(crate) fn node(memory: &Memory, valve: &Valve, clock: Clock) -> Node {
     tuning.feed.exchange = Duration::from_millis(200);
     tuning.feed.backoff = Duration::from_millis(20);
     tuning.feed.liveness = Duration::from_millis(20);
+    tune(&mut tuning);
     Node::start(parts, tuning, Metrics::new())
 }
 
