@@ -10,6 +10,7 @@ mod judge;
 mod list;
 mod refusal;
 mod resolve;
+pub mod watch;
 mod write;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub use judge::Rules;
 pub use list::{Filter, List, Page};
 pub use refusal::{Parts, Refusal};
 pub use resolve::{Batch, BatchItem, Resolve, Resolved};
+pub use watch::{Because, Checkpoint, Event, Subscription, Told, Watch};
 pub use write::{Register, Retire, Rollback, Written};
 
 /// One call as it arrived.
@@ -77,6 +79,7 @@ pub struct Settings {
     pub card: Limits,
     /// What this server is: `node`, `standby` or `edge`.
     pub role: &'static str,
+    pub watch: watch::Settings,
 }
 
 impl Default for Settings {
@@ -87,6 +90,7 @@ impl Default for Settings {
             write_timeout: Duration::from_secs(10),
             card: Limits::default(),
             role: "node",
+            watch: watch::Settings::default(),
         }
     }
 }
@@ -98,6 +102,7 @@ pub struct Registry {
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
     settings: Arc<Settings>,
+    streams: Arc<watch::Streams>,
     metrics: Metrics,
 }
 
@@ -109,7 +114,8 @@ impl Registry {
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
-        Self { view, history, writes, settings: Arc::new(settings), metrics }
+        let streams = Arc::new(watch::Streams::new(&settings.watch));
+        Self { view, history, writes, settings: Arc::new(settings), streams, metrics }
     }
 
     /// A call that arrives now.

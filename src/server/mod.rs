@@ -129,6 +129,8 @@ pub async fn serve(
         // Not ready first, so that balancers look elsewhere before connections are refused.
         draining.store(true, Ordering::Release);
         drain.cancel();
+        // Streams go first of all: who is told has the time that follows to go elsewhere.
+        node.registry.end_streams();
         tracing::info!("draining");
     };
     listen::listen(listener, service, serving.max_connections, serving.drain_timeout, stopped).await;

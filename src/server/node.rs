@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::ledger::{Entries, History, Store, writer};
 use crate::registry::{Registry, Rules, Settings};
 use crate::telemetry::Metrics;
-use crate::view::feed;
+use crate::view::{feed, hub};
 
 /// What a node is made of.
 #[derive(Debug)]
@@ -114,6 +114,11 @@ impl Node {
             feed.run(following).await;
             "feed"
         });
+        let hearing = hub::run(view.clone(), metrics.clone(), stop.child_token());
+        tasks.spawn(async move {
+            hearing.await;
+            "hub"
+        });
         let (writes, writing) = writer::Writer::start(
             parts.store,
             Arc::new(Rules),
@@ -146,6 +151,7 @@ impl Node {
 
     /// Ends the tasks: writes that wait are done first.
     pub async fn stop(mut self) {
+        self.registry.streams_ended().await;
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
     }

@@ -60,11 +60,34 @@ impl Agent {
         }
     }
 
+    /// What the agent adds to the set digest of live agents.
+    pub fn sum(&self) -> SetDigest {
+        self.card().map_or_else(SetDigest::default, |card| {
+            SetDigest::of(&self.name, self.revision, &card.raw_digest())
+        })
+    }
+
     /// What the agent adds to the count of live agents, and to their set digest.
     fn share(&self) -> (usize, SetDigest) {
-        match self.card() {
-            Some(card) => (1, SetDigest::of(&self.name, self.revision, &card.raw_digest())),
-            None => (0, SetDigest::default()),
+        (usize::from(self.card().is_some()), self.sum())
+    }
+
+    /// The agent as an entry of the past left it; of its origin only that entry is known.
+    pub(super) fn past(
+        name: AgentName,
+        body: &Body,
+        revision: u64,
+        position: Position,
+        current: Current,
+    ) -> Self {
+        Self {
+            name,
+            revision,
+            position,
+            registered_at: body.at,
+            registered_by: body.principal.clone(),
+            current,
+            origin: Arc::new(OriginCell::new(body.at, None)),
         }
     }
 
@@ -367,7 +390,7 @@ impl State {
 }
 
 /// The card of an entry, with the digest that the entry names.
-fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
+pub(super) fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
     let card = match card {
         CardKept::Checked(card) => card,
         CardKept::Bytes(bytes) => lenient(bytes)?,

@@ -6,5 +6,8 @@
 mod freshness;
 mod random;
 mod servers;
+mod subscriber;
 mod support;
+mod watch;
+mod watch_random;
 mod writes;
