@@ -18,6 +18,11 @@ use crate::terms::{display_duration, parse_duration};
 
 pub use databases::Databases;
 
+/// A message is at most 3 MiB, and holds more than a card.
+const CARD_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Upstreams of one edge.
+const UPSTREAMS_MAX: usize = 8;
+
 /// The settings of a server. Every one is optional; durations are written like `250ms`, `5s`, `2m`.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -33,6 +38,10 @@ pub struct Args {
     /// writes go to
     #[arg(long, env = "CARDFENCE_AUTHORITY", value_name = "URL", hide_env_values = true)]
     pub authority: Option<String>,
+    /// Follow this server instead of keeping a ledger: be an edge of a node or of another edge. Several, separated by
+    /// commas, are tried in order
+    #[arg(long, env = "CARDFENCE_UPSTREAM", value_name = "URL[,URL…]")]
+    pub upstream: Option<String>,
     /// `apply` brings the schema up to date at start, `check` refuses another schema [default: apply]
     #[arg(long, env = "CARDFENCE_MIGRATE", value_name = "MODE")]
     pub migrate: Option<String>,
@@ -73,7 +82,10 @@ pub struct Args {
     /// Connections at once; further ones wait to be accepted [default: 16384]
     #[arg(long, env = "CARDFENCE_MAX_CONNECTIONS", value_name = "COUNT")]
     pub max_connections: Option<usize>,
-    /// Size of a card in bytes [default: 262144]
+    /// Edges that may follow this server at once [default: 256]
+    #[arg(long, env = "CARDFENCE_MAX_EDGES", value_name = "COUNT")]
+    pub max_edges: Option<usize>,
+    /// Size of a card in bytes, at most 2097152 [default: 262144]
     #[arg(long, env = "CARDFENCE_MAX_CARD_BYTES", value_name = "BYTES")]
     pub max_card_bytes: Option<usize>,
     /// Objects and arrays inside one another in a card, itself included: 8 to 120 [default: 64]
@@ -100,6 +112,8 @@ pub enum StoreUrl {
     Sqlite(PathBuf),
     /// A PostgreSQL database, wherever it is at the moment.
     Postgres(Databases),
+    /// Nowhere here: with a node or an edge at one of these URLs.
+    Upstream(Vec<String>),
 }
 
 impl fmt::Display for StoreUrl {
@@ -107,6 +121,7 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::Postgres(databases) => databases.fmt(f),
+            Self::Upstream(urls) => f.write_str(&urls.join(",")),
         }
     }
 }
@@ -122,12 +137,15 @@ impl fmt::Debug for StoreUrl {
 pub enum Authority {
     /// The standby's primary.
     Postgres(Databases),
+    /// A node of the same ledger, at one of these URLs.
+    Upstream(Vec<String>),
 }
 
 impl fmt::Display for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Postgres(databases) => databases.fmt(f),
+            Self::Upstream(urls) => f.write_str(&urls.join(",")),
         }
     }
 }
@@ -166,6 +184,7 @@ pub struct Config {
     pub drain_timeout: Duration,
     pub max_requests: usize,
     pub max_connections: usize,
+    pub max_edges: usize,
     /// Of cards that are registered from now on.
     pub card: Limits,
     pub otlp_endpoint: Option<String>,
@@ -209,6 +228,7 @@ impl Args {
             listen: self.listen.or(lower.listen),
             store: self.store.or(lower.store),
             authority: self.authority.or(lower.authority),
+            upstream: self.upstream.or(lower.upstream),
             migrate: self.migrate.or(lower.migrate),
             pooled: self.pooled.or(lower.pooled),
             node: self.node.or(lower.node),
@@ -222,6 +242,7 @@ impl Args {
             drain_timeout: self.drain_timeout.or(lower.drain_timeout),
             max_requests: self.max_requests.or(lower.max_requests),
             max_connections: self.max_connections.or(lower.max_connections),
+            max_edges: self.max_edges.or(lower.max_edges),
             max_card_bytes: self.max_card_bytes.or(lower.max_card_bytes),
             max_card_depth: self.max_card_depth.or(lower.max_card_depth),
             max_card_skills: self.max_card_skills.or(lower.max_card_skills),
@@ -242,7 +263,14 @@ impl Args {
         }
         let config = Config {
             listen,
-            store: store(self.store.as_deref().unwrap_or("sqlite:cardfence.db"))?,
+            store: match (self.store, self.upstream) {
+                (Some(_), Some(urls)) => {
+                    let allowed = "one of store and upstream: an edge keeps no ledger";
+                    return Err(invalid("upstream", &upstream("upstream", &urls)?.join(","), allowed));
+                }
+                (None, Some(urls)) => StoreUrl::Upstream(upstream("upstream", &urls)?),
+                (store, None) => self::store(store.as_deref().unwrap_or("sqlite:cardfence.db"))?,
+            },
             authority: self.authority.as_deref().map(authority).transpose()?,
             migrate: match self.migrate.as_deref() {
                 None | Some("apply") => Migrate::Apply,
@@ -260,6 +288,7 @@ impl Args {
             drain_timeout: duration("drain_timeout", self.drain_timeout, 10_000)?,
             max_requests: count("max_requests", self.max_requests, 4_096)?,
             max_connections: count("max_connections", self.max_connections, 16_384)?,
+            max_edges: count("max_edges", self.max_edges, 256)?,
             card: Limits {
                 max_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
                 max_depth: within("max_card_depth", self.max_card_depth, 64, &Limits::DEPTHS)?,
@@ -289,7 +318,8 @@ impl Config {
         at_most("default_wait", self.default_wait, Duration::from_secs(10))?;
         at_most("poll", self.poll, Duration::from_secs(60))?;
         positive("poll", self.poll)?;
-        if let (Some(authority), StoreUrl::Sqlite(_)) = (&self.authority, &self.store) {
+        if let (Some(authority), StoreUrl::Sqlite(_) | StoreUrl::Upstream(_)) = (&self.authority, &self.store)
+        {
             let allowed = "only with a store that is a PostgreSQL standby";
             return Err(invalid("authority", &authority.to_string(), allowed));
         }
@@ -299,6 +329,13 @@ impl Config {
                 "apply",
                 "check, with pooled: migrations need the database itself",
             ));
+        }
+        if self.card.max_bytes > CARD_BYTES_MAX {
+            let allowed = format!("at most {CARD_BYTES_MAX}: it must fit into a message");
+            return Err(invalid("max_card_bytes", &self.card.max_bytes.to_string(), &allowed));
+        }
+        if self.pooled && matches!(self.store, StoreUrl::Upstream(_)) {
+            return Err(invalid("pooled", "true", "false, with upstream: there is no database"));
         }
         positive("exchange_timeout", self.exchange_timeout)?;
         positive("write_timeout", self.write_timeout)?;
@@ -315,7 +352,8 @@ impl fmt::Display for Config {
         let migrate = if self.migrate == Migrate::Apply { "apply" } else { "check" };
         let format = if self.log_format == LogFormat::Text { "text" } else { "json" };
         writeln!(f, "listen = \"{}\"", self.listen)?;
-        writeln!(f, "store = {:?}", self.store.to_string())?;
+        let store = if matches!(self.store, StoreUrl::Upstream(_)) { "upstream" } else { "store" };
+        writeln!(f, "{store} = {:?}", self.store.to_string())?;
         if let Some(authority) = &self.authority {
             writeln!(f, "authority = {:?}", authority.to_string())?;
         }
@@ -338,6 +376,7 @@ impl fmt::Display for Config {
         }
         writeln!(f, "max_requests = {}", self.max_requests)?;
         writeln!(f, "max_connections = {}", self.max_connections)?;
+        writeln!(f, "max_edges = {}", self.max_edges)?;
         writeln!(f, "max_card_bytes = {}", self.card.max_bytes)?;
         writeln!(f, "max_card_depth = {}", self.card.max_depth)?;
         writeln!(f, "max_card_skills = {}", self.card.max_skills)?;
@@ -377,8 +416,30 @@ fn authority(text: &str) -> Result<Authority, Error> {
     if Databases::is_meant(text) {
         return Databases::parse("authority", text).map(Authority::Postgres);
     }
-    let shown = text.split(':').next().unwrap_or_default();
-    Err(invalid("authority", shown, "postgres://… of the standby's primary"))
+    upstream("authority", text).map(Authority::Upstream)
+}
+
+/// Plain `http` URLs: no TLS is spoken yet, and to speak none where it was asked for would be worse than to refuse.
+fn upstream(setting: &'static str, text: &str) -> Result<Vec<String>, Error> {
+    let allowed = "http://host:port, or up to 8 of those separated by commas, without user, path or query; \
+                   https is not spoken yet";
+    // What follows the scheme may hold a password.
+    let refused = |url: &str| invalid(setting, url.split("//").next().unwrap_or_default(), allowed);
+    let urls: Vec<&str> = text.split(',').map(str::trim).collect();
+    if urls.len() > UPSTREAMS_MAX {
+        return Err(invalid(setting, &format!("{} URLs", urls.len()), allowed));
+    }
+    let checked = urls.into_iter().map(|text| {
+        let url = url::Url::parse(text).map_err(|_| refused(text))?;
+        let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        if url.scheme() == "http" && url.has_host() && plain && url.path() == "/" && url.fragment().is_none()
+        {
+            Ok(url.as_str().trim_end_matches('/').to_owned())
+        } else {
+            Err(refused(text))
+        }
+    });
+    checked.collect()
 }
 
 /// It goes with every answer, so it is short and one line.
@@ -465,6 +526,33 @@ mod tests {
     }
 
     #[test]
+    fn an_edge_keeps_no_ledger() {
+        let args = |upstream: &str| Args { upstream: Some(upstream.to_owned()), ..Args::default() };
+        let config = args("http://a:7878/, http://127.0.0.1:1").check().unwrap();
+        assert_eq!(
+            config.store,
+            StoreUrl::Upstream(vec!["http://a:7878".to_owned(), "http://127.0.0.1:1".to_owned()])
+        );
+        let again: Args = toml::from_str(&config.to_string()).unwrap();
+        assert_eq!(again.check().unwrap().store, config.store);
+        let both = Args { store: Some("sqlite:x".to_owned()), ..args("http://a:1") }.check();
+        assert!(both.unwrap_err().to_string().contains("one of store and upstream"));
+        for bad in [
+            "https://a:1",
+            "http://u:hunter2@a:1",
+            "http://a:1/x",
+            "a:1",
+            "",
+            "http://a:1,",
+            "http://a?hunter2",
+        ] {
+            let told = args(bad).check().unwrap_err().to_string();
+            assert!(told.contains("https is not spoken yet") && !told.contains("hunter2"), "{told}");
+        }
+        assert!(args(&["http://a:1"; 9].join(",")).check().is_err());
+    }
+
+    #[test]
     fn what_is_printed_is_a_file_that_reads_the_same() {
         let config = Args::default().check().unwrap();
         let again: Args = toml::from_str(&config.to_string()).unwrap();
@@ -522,6 +610,8 @@ mod tests {
             Args { listen: Some("localhost".to_owned()), ..Args::default() },
             Args { migrate: Some("yes".to_owned()), ..Args::default() },
             Args { max_requests: Some(0), ..Args::default() },
+            Args { max_edges: Some(0), ..Args::default() },
+            Args { max_card_bytes: Some(3_000_000), ..Args::default() },
             Args { node: Some("n".repeat(129)), ..Args::default() },
             Args { node: Some("two words".to_owned()), ..Args::default() },
             Args { otlp_endpoint: Some("http://user:hunter2@otel:4317".to_owned()), ..Args::default() },

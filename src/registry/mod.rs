@@ -9,6 +9,7 @@ mod history;
 mod judge;
 mod list;
 mod refusal;
+pub mod replicate;
 mod resolve;
 pub mod watch;
 mod write;
@@ -29,7 +30,7 @@ use crate::view::View;
 pub use crate::ledger::{Entry, Expect, Outcome, Revision, RevisionKind};
 pub use crate::view::Agent;
 pub use diff::Diff;
-pub use history::{Past, RevisionPage, Watermark};
+pub use history::{Past, RevisionPage, Start, Watermark};
 pub use judge::Rules;
 pub use list::{Filter, List, Page};
 pub use refusal::{Parts, Refusal};
@@ -77,6 +78,8 @@ pub struct Settings {
     /// The longest that a write may take.
     pub write_timeout: Duration,
     pub card: Limits,
+    /// Edges that may follow this server at once.
+    pub max_edges: usize,
     /// What this server is: `node`, `standby` or `edge`.
     pub role: &'static str,
     pub watch: watch::Settings,
@@ -89,6 +92,7 @@ impl Default for Settings {
             default_wait: Duration::from_secs(1),
             write_timeout: Duration::from_secs(10),
             card: Limits::default(),
+            max_edges: 256,
             role: "node",
             watch: watch::Settings::default(),
         }
@@ -103,6 +107,7 @@ pub struct Registry {
     writes: Arc<dyn Writes>,
     settings: Arc<Settings>,
     streams: Arc<watch::Streams>,
+    room: replicate::Room,
     metrics: Metrics,
 }
 
@@ -115,7 +120,8 @@ impl Registry {
         metrics: Metrics,
     ) -> Self {
         let streams = Arc::new(watch::Streams::new(&settings.watch));
-        Self { view, history, writes, settings: Arc::new(settings), streams, metrics }
+        let room = replicate::Room::for_sessions(settings.max_edges);
+        Self { view, history, writes, settings: Arc::new(settings), streams, room, metrics }
     }
 
     /// A call that arrives now.

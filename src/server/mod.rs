@@ -17,11 +17,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 
-use crate::config::Config;
+use crate::config::{Config, StoreUrl};
 use crate::telemetry::Metrics;
 
-pub use node::{Node, Parts, Tuning};
-pub use store::{Opening, open};
+pub use node::{Node, Parts, Tuning, Writing};
+pub use store::{Opening, follow, open};
 
 /// Why a server could not be started, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,9 @@ pub enum Error {
 
 /// What the node's tasks get to end in, once nobody waits for an answer any more.
 const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// How long an edge may take to receive all that its upstream holds, as long as it goes on coming.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Bounds of serving.
 #[derive(Debug, Clone)]
@@ -93,12 +96,18 @@ fn tuning(config: &Config, address: SocketAddr) -> Tuning {
     let mut tuning = Tuning::named(&name);
     tuning.feed.poll = config.poll;
     tuning.feed.exchange = config.exchange_timeout;
+    tuning.feed.reading = config.exchange_timeout * 5;
     if config.authority.is_some() {
         tuning.registry.role = "standby";
+    }
+    if let StoreUrl::Upstream(_) = config.store {
+        tuning.registry.role = "edge";
+        tuning.feed.reading = SNAPSHOT_TIMEOUT;
     }
     tuning.registry.default_max_staleness = config.default_max_staleness;
     tuning.registry.default_wait = config.default_wait;
     tuning.registry.write_timeout = config.write_timeout;
+    tuning.registry.max_edges = config.max_edges;
     tuning.registry.card = config.card;
     tuning
 }

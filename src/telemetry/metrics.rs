@@ -72,6 +72,10 @@ pub struct Metrics {
     pub streams_ended: Family<ReasonLabels, Counter>,
     pub events_sent: Counter,
     pub subscriber_wakes: Counter,
+    pub edges: Gauge,
+    pub snapshots_given: Counter,
+    pub sessions: Counter,
+    pub snapshots_taken: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -119,6 +123,10 @@ impl Metrics {
             streams_ended: Family::default(),
             events_sent: Counter::default(),
             subscriber_wakes: Counter::default(),
+            edges: Gauge::default(),
+            snapshots_given: Counter::default(),
+            sessions: Counter::default(),
+            snapshots_taken: Counter::default(),
         };
         // The client library adds `_total` to counters.
         registry.register(
@@ -221,6 +229,22 @@ impl Metrics {
             "cardfence_subscriber_wakes",
             "Times that a subscriber was woken by a change; one that does not concern it wakes none",
             metrics.subscriber_wakes.clone(),
+        );
+        registry.register("cardfence_edges", "Edges that follow this node now", metrics.edges.clone());
+        registry.register(
+            "cardfence_snapshots_given",
+            "Snapshots that edges were given, since the entries they wanted are not in memory any more",
+            metrics.snapshots_given.clone(),
+        );
+        registry.register(
+            "cardfence_sessions",
+            "Sessions that the view opened with its database or upstream",
+            metrics.sessions.clone(),
+        );
+        registry.register(
+            "cardfence_snapshots_taken",
+            "Snapshots that the view began from, instead of going on entry by entry",
+            metrics.snapshots_taken.clone(),
         );
         Self { registry: Arc::new(registry), ..metrics }
     }

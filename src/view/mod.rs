@@ -9,6 +9,7 @@
 pub mod feed;
 mod freshness;
 pub mod hub;
+mod liveness;
 mod log;
 mod state;
 
@@ -65,6 +66,11 @@ impl View {
         let served = Arc::new(ArcSwap::new(served));
         let room = Arc::new(Semaphore::new(WAITING_MAX));
         Self { served, progress, demand, authority_head: Arc::default(), room, hub, clock }
+    }
+
+    /// Changes each time something is published: the view has grown, or was proven.
+    pub fn published(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
     }
 
     fn publish(&self, served: Served) {

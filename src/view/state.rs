@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::log::{Change, Log};
+use super::liveness::Known;
+use super::log::{Change, ENTRIES_MAX, Log};
 use crate::card::{Card, Class, Limits};
 use crate::ledger::chain::{Broken, Verifier, origin};
 use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Liveness, Snapshot};
@@ -167,6 +168,7 @@ pub struct State {
     ordered: imbl::OrdMap<AgentName, Arc<Agent>>,
     live: usize,
     log: Log,
+    known: Known,
     /// Of the live agents of each namespace.
     sums: imbl::OrdMap<Arc<str>, SetDigest>,
     sum: SetDigest,
@@ -183,10 +185,18 @@ impl State {
             agents: Agents::default(),
             ordered: imbl::OrdMap::new(),
             live: 0,
-            log: Log::after(0),
+            log: Log::after(0, ENTRIES_MAX),
+            known: Known::default(),
             sums: imbl::OrdMap::new(),
             sum: SetDigest::default(),
         }
+    }
+
+    /// The same, keeping so many of the last changes at most; for a state that has folded nothing yet.
+    #[must_use]
+    pub fn keeping(mut self, entries_max: usize) -> Self {
+        self.log = Log::after(self.head.seq, entries_max);
+        self
     }
 
     pub fn ledger_id(&self) -> &str {
@@ -353,7 +363,7 @@ impl State {
         }
         state.head = snapshot.head;
         state.tags = snapshot.tags.into_iter().collect();
-        state.log = Log::after(seq);
+        state.log = Log::after(seq, ENTRIES_MAX);
         for image in snapshot.agents {
             let name = image.agent;
             if state.tag_at(image.position.seq) != Some(image.position.tag) {
@@ -378,9 +388,15 @@ impl State {
         Ok(state)
     }
 
+    /// What was confirmed of agents' origins at or after `since` (`None`: ever), the oldest first.
+    pub fn liveness(&self, since: Option<Timestamp>) -> impl Iterator<Item = &Arc<Liveness>> {
+        self.known.since(since)
+    }
+
     /// Takes what is known of an agent outside the ledger. Rows of agents that are not here yet come again.
-    pub fn take_liveness(&self, row: &Liveness) {
+    pub fn take_liveness(&mut self, row: &Liveness) {
         let Some(agent) = self.agents.get(&row.agent) else { return };
+        self.known.take(row);
         if row.revision == agent.revision {
             agent.origin.confirm(row.origin_confirmed_at);
         }

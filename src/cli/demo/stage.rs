@@ -44,7 +44,7 @@ impl Stage {
             entries: valve.before(parts.entries.clone()),
             authority: None,
             history: parts.history.clone(),
-            store: parts.store.clone(),
+            writes: parts.writes.clone(),
             nudges: parts.nudges.clone(),
             tasks: Vec::new(),
             stop: CancellationToken::new(),

@@ -43,7 +43,7 @@ impl Feed {
     fn begin(&mut self, ledger_id: &str) -> bool {
         let first = self.state.ledger_id().is_empty();
         if first {
-            self.state = State::empty(ledger_id);
+            self.state = State::empty(ledger_id).keeping(self.settings.log);
             self.show();
             self.asked = None;
             self.epoch += 1;
@@ -210,7 +210,7 @@ impl Feed {
         self.doubt = None;
         self.publish();
         self.view.set_authority_head(0);
-        self.state = State::empty(ledger_id);
+        self.state = State::empty(ledger_id).keeping(self.settings.log);
         self.show();
         self.asked = None;
         self.pending.clear();

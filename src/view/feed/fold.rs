@@ -104,11 +104,12 @@ impl Feed {
     /// Goes on from a snapshot, which is of the same history as long as nothing says otherwise.
     fn start_over(&mut self, snapshot: Snapshot) -> Result<(), FoldError> {
         let held = self.state.head();
-        let state = State::restore(snapshot)?;
+        let state = State::restore(snapshot)?.keeping(self.settings.log);
         if state.tag_at(held.seq) != Some(Tag::from(&held.digest)) {
             return Err(FoldError::Broken(Broken::Link { seq: held.seq }));
         }
         self.state = state;
+        self.metrics.snapshots_taken.inc();
         self.liveness_since = None;
         self.liveness_due = Instant::now();
         Ok(())

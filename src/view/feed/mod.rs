@@ -61,6 +61,7 @@ use self::doubt::Doubt;
 use self::lane::{Brought, Event, Exchange, Lane};
 use self::pending::Pending;
 use super::freshness::{Proof, Served};
+use super::log::ENTRIES_MAX;
 use super::state::State;
 use super::{Progress, View};
 use crate::clock::Clock;
@@ -84,6 +85,8 @@ pub struct Settings {
     pub reading: Duration,
     /// Time between two readings of the liveness table.
     pub liveness: Duration,
+    /// The last changes that are kept in memory at most, for those who follow.
+    pub log: usize,
     /// How long an authority that is not the database of the entries may lack what the view has, before that
     /// means another history.
     pub patience: Duration,
@@ -98,6 +101,7 @@ impl Default for Settings {
             page: 1_000,
             reading: Duration::from_secs(10),
             liveness: Duration::from_secs(1),
+            log: ENTRIES_MAX,
             patience: Duration::from_secs(2),
         }
     }
@@ -200,7 +204,7 @@ impl Feed {
         settings: Settings,
         metrics: Metrics,
     ) -> (View, Self) {
-        let state = State::empty("");
+        let state = State::empty("").keeping(settings.log);
         let served = Served {
             generation: 0,
             state: Arc::new(state.clone()),
@@ -345,9 +349,13 @@ impl Feed {
                 // Another server perhaps: what it holds is worth loading.
                 self.reload_at = Instant::now();
                 self.reload_pause = Duration::ZERO;
+                self.metrics.sessions.inc();
                 self.ask(which, session);
             }
-            Brought::Session(session) => self.ask(which, session),
+            Brought::Session(session) => {
+                self.metrics.sessions.inc();
+                self.ask(which, session);
+            }
             Brought::Head { session, .. }
             | Brought::Page { session, .. }
             | Brought::Liveness { session, .. }

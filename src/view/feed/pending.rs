@@ -27,8 +27,12 @@ pub(super) struct Confirmation {
 
 impl Confirmation {
     pub(super) fn new(t0: Moment, report: &HeadReport) -> Self {
-        let proof =
-            |age: Duration| Proof { at: t0.before(age), authority_wall: report.wall, hops: report.hops };
+        let proof = |age: Duration| Proof {
+            at: t0.before(age),
+            authority_wall: report.wall,
+            service: report.service,
+            hops: report.hops,
+        };
         Self { t0, head: report.head, proof: report.age.map(proof) }
     }
 }
