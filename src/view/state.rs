@@ -142,12 +142,15 @@ pub enum FoldError {
     Unsupported { seq: u64, kind: String },
     #[error("entry {seq} cannot be read: {why}")]
     Unreadable { seq: u64, why: String },
+    /// What was given does not agree with itself: it was changed on its way, or is not whole.
+    #[error("what was given up to entry {seq} does not hold together: {why}")]
+    Inconsistent { seq: u64, why: String },
 }
 
 impl FoldError {
     /// Whether another version, and no reload, is what helps.
     pub fn is_final(&self) -> bool {
-        !matches!(self, Self::Broken(_))
+        !matches!(self, Self::Broken(_) | Self::Inconsistent { .. })
     }
 }
 
@@ -278,7 +281,7 @@ impl State {
         let (agent, class) = match &body.kind {
             Kind::CardRegistered(facts) => {
                 let card = entry.card.take().ok_or_else(|| unreadable("its card is missing".to_owned()))?;
-                let card = checked(card, &facts.raw_digest).map_err(unreadable)?;
+                let card = checked(card, &facts.raw_digest, seq)?;
                 (Some(self.put(&body, position, facts.revision, Current::Card(card))?), facts.class)
             }
             Kind::CardRetired { revision } => {
@@ -354,12 +357,13 @@ impl State {
     pub fn restore(snapshot: Snapshot) -> Result<Self, FoldError> {
         let seq = snapshot.head.seq;
         let unreadable = |why: String| FoldError::Unreadable { seq, why };
+        let inconsistent = |why: String| FoldError::Inconsistent { seq, why };
         let mut state = Self::empty(&snapshot.ledger_id);
         let reached = snapshot.tags.len() as u64 == seq.saturating_add(1);
         let ends = snapshot.tags.first() == state.tags.front()
             && snapshot.tags.last() == Some(&Tag::from(&snapshot.head.digest));
         if !reached || !ends {
-            return Err(unreadable("the digests of a snapshot are not those up to its head".to_owned()));
+            return Err(inconsistent("the digests of a snapshot are not those up to its head".to_owned()));
         }
         state.head = snapshot.head;
         state.tags = snapshot.tags.into_iter().collect();
@@ -367,7 +371,7 @@ impl State {
         for image in snapshot.agents {
             let name = image.agent;
             if state.tag_at(image.position.seq) != Some(image.position.tag) {
-                return Err(unreadable(format!("{name} is at {}, which is not there", image.position)));
+                return Err(inconsistent(format!("{name} is at {}, which is not there", image.position)));
             }
             let card = image.card.map(|bytes| lenient(bytes).map_err(unreadable)).transpose()?;
             let current = match (card, image.retired) {
@@ -406,12 +410,19 @@ impl State {
 }
 
 /// The card of an entry, with the digest that the entry names.
-pub(super) fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
+pub(super) fn checked(card: CardKept, raw_digest: &Digest, seq: u64) -> Result<Arc<Card>, FoldError> {
     let card = match card {
         CardKept::Checked(card) => card,
-        CardKept::Bytes(bytes) => lenient(bytes)?,
+        CardKept::Bytes(bytes) if Digest::of(&bytes) == *raw_digest => {
+            lenient(bytes).map_err(|why| FoldError::Unreadable { seq, why })?
+        }
+        CardKept::Bytes(_) => return Err(another(seq)),
     };
-    if card.raw_digest() == *raw_digest { Ok(card) } else { Err("its card has another digest".to_owned()) }
+    if card.raw_digest() == *raw_digest { Ok(card) } else { Err(another(seq)) }
+}
+
+fn another(seq: u64) -> FoldError {
+    FoldError::Inconsistent { seq, why: "the card has another digest than the entry names".to_owned() }
 }
 
 /// A card that was within the limits of its day when it was accepted.
