@@ -8,6 +8,7 @@ mod answer;
 mod batch;
 mod problem;
 mod request;
+mod watch;
 
 pub(super) use answer::{agents_page, diff, ledger_page, past, resolved, revisions_page, watermark, written};
 pub(super) use batch::batch as batch_answer;
@@ -15,3 +16,4 @@ pub(super) use problem::{cut, problem};
 pub(super) use request::{
     Which, agent, batch, list, page_token, read, register, resolve, retire, rollback, which,
 };
+pub(super) use watch::{event, watch};
