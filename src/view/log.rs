@@ -122,7 +122,7 @@ impl PastChange {
         let (revision, current, class) = match &self.body.kind {
             Kind::CardRegistered(facts) => {
                 let card = card.ok_or_else(|| unreadable("its card is missing".to_owned()))?;
-                let card = checked(CardKept::Bytes(card), &facts.raw_digest).map_err(unreadable)?;
+                let card = checked(CardKept::Bytes(card), &facts.raw_digest, seq)?;
                 (facts.revision, Current::Card(card), facts.class)
             }
             Kind::CardRetired { revision } => (*revision, Current::Retired { last: None }, None),

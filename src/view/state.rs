@@ -460,7 +460,7 @@ mod tests {
         let bytes = bytes::Bytes::from(text);
         assert!(Card::check(bytes.clone(), &Limits::default()).is_err());
         let digest = Digest::of(&bytes);
-        let card = checked(CardKept::Bytes(bytes), &digest).expect("it was within the limits of its day");
+        let card = checked(CardKept::Bytes(bytes), &digest, 1).expect("it was within the limits of its day");
         assert_eq!(card.normal().skills.len(), 1_500);
     }
 

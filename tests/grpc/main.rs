@@ -16,3 +16,4 @@ mod reads;
 mod refusals;
 #[cfg(test)]
 mod support;
+mod watch;

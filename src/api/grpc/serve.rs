@@ -21,7 +21,6 @@ use crate::proto::MESSAGE_MAX;
 use crate::proto::v1::admin_server::AdminServer;
 use crate::proto::v1::registry_server::RegistryServer;
 use crate::proto::v1::replication_server::ReplicationServer;
-use crate::proto::v1::watch_server::WatchServer;
 use crate::registry::{Refusal, Registry};
 use crate::terms::Reason;
 
@@ -37,6 +36,7 @@ pub(super) const PATHS: &[&str] = &[
     "/cardfence.v1.Registry/ListRevisions",
     "/cardfence.v1.Registry/DiffRevisions",
     "/cardfence.v1.Watch/Watermark",
+    "/cardfence.v1.Watch/Watch",
     "/cardfence.v1.Admin/ReadLedger",
     "/cardfence.v1.Replication/Replicate",
     "/grpc.health.v1.Health/Check",
@@ -71,7 +71,7 @@ pub struct Wire(Arc<Services>);
 struct Services {
     use_cases: Registry,
     registry: RegistryServer<registry::Service>,
-    watch: WatchServer<watch::Service>,
+    watch: watch::Service,
     admin: AdminServer<admin::Service>,
     replication: ReplicationServer<replication::Service>,
     health: HealthServer<health::Service>,
@@ -86,9 +86,7 @@ impl Wire {
             registry: RegistryServer::new(registry::Service::new(use_cases.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
-            watch: WatchServer::new(watch::Service::new(use_cases.clone()))
-                .max_decoding_message_size(MESSAGE_MAX)
-                .max_encoding_message_size(MESSAGE_MAX),
+            watch: watch::Service::new(use_cases.clone()),
             admin: AdminServer::new(admin::Service::new(use_cases.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
@@ -128,7 +126,9 @@ impl Wire {
         request.extensions_mut().insert(call);
         let answered = match own {
             "cardfence.v1.Registry" => timeout_at(until, services.registry.clone().call(request)).await,
-            "cardfence.v1.Watch" => timeout_at(until, services.watch.clone().call(request)).await,
+            "cardfence.v1.Watch" => {
+                timeout_at(until, services.watch.clone().answer(name, request)).await.map(Ok)
+            }
             // Of a stream only its beginning is bounded so.
             "cardfence.v1.Replication" => timeout_at(until, services.replication.clone().call(request)).await,
             _ => timeout_at(until, services.admin.clone().call(request)).await,
@@ -175,20 +175,27 @@ fn unknown(path: &str) -> Status {
     Refusal::new(Reason::NoSuchRoute, detail).into()
 }
 
-/// Says in our words what tonic refused. Every status of ours has details, so one without is tonic's: a request
-/// that is too large, that is no message of the method's type, or that is compressed.
+/// Says in our words what tonic refused before there was an answer.
 fn typed(response: http::Response<Body>) -> http::Response<Body> {
-    let Some(tonics) = response.extensions().get::<Status>().filter(|status| status.details().is_empty())
-    else {
-        return response;
-    };
-    let status: Status = match tonics.code() {
+    match response.extensions().get::<Status>().and_then(reworded) {
+        Some(status) => status.into_http(),
+        None => response,
+    }
+}
+
+/// The same in our words, where tonic refused. Every status of ours has details, so one without is tonic's: a request
+/// that is too large, that is no message of the method's type, or that is compressed.
+pub(super) fn reworded(tonics: &Status) -> Option<Status> {
+    if !tonics.details().is_empty() {
+        return None;
+    }
+    match tonics.code() {
         Code::OutOfRange => {
             let detail = format!("the request is too large: at most {MESSAGE_MAX} bytes");
-            Refusal::new(Reason::PayloadTooLarge, detail).into()
+            Some(Refusal::new(Reason::PayloadTooLarge, detail).into())
         }
         Code::Internal => {
-            Refusal::invalid("the request is not one whole message of the method's type").into()
+            Some(Refusal::invalid("the request is not one whole message of the method's type").into())
         }
         // gRPC prescribes the code, and a header that names what is accepted: no compression.
         Code::Unimplemented => {
@@ -198,12 +205,11 @@ fn typed(response: http::Response<Body>) -> http::Response<Body> {
             if let Some(accepted) = tonics.metadata().get(ACCEPTED) {
                 status.metadata_mut().insert(ACCEPTED, accepted.clone());
             }
-            status
+            Some(status)
         }
         // The caller went away.
-        _ => return response,
-    };
-    status.into_http()
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod batch;
 mod problem;
 mod replicate;
 mod request;
+mod watch;
 
 pub(super) use answer::{agents_page, diff, ledger_page, past, resolved, revisions_page, watermark, written};
 pub(super) use batch::batch as batch_answer;
@@ -17,3 +18,4 @@ pub(super) use replicate::{Ask, ask, entries, head, liveness, moved, part};
 pub(super) use request::{
     Which, agent, batch, list, page_token, read, register, resolve, retire, rollback, start, which,
 };
+pub(super) use watch::{event, watch};

@@ -216,7 +216,7 @@ fn optional<T: std::str::FromStr<Err: Display>>(
     text.map(|text| parsed(field, &text)).transpose()
 }
 
-fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
+pub(super) fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
     text.parse().map_err(|error| Refusal::invalid(format!("{field}: {error}")))
 }
 
