@@ -2,6 +2,8 @@
 //!
 //! One list of settings ([`Args`]) serves all three: the flag's name is the environment variable's and the
 //! file's member. [`Config`] is what comes out, checked; a contradiction is refused at start, by name.
+//!
+//! The file is long because every setting is here in each of its forms.
 
 mod databases;
 

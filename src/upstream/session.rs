@@ -37,6 +37,8 @@ pub(super) struct Session {
     at: usize,
     asks: asking::Sender<pb::ReplicateRequest>,
     answers: mpsc::Receiver<Result<Answer, Error>>,
+    /// It was asked nothing yet: it may be of another server than the last one, which may be behind that one.
+    fresh: bool,
     /// The last page of liveness was full: the next one goes on where it ended.
     behind: bool,
     _reader: AbortOnDropHandle<()>,
@@ -59,7 +61,7 @@ impl Session {
         let reading = read(answer.into_inner(), handed, shared.nudges.clone());
         let reader = tokio::spawn(reading.instrument(tracing::debug_span!("upstream", url = %server.url)));
         let _reader = AbortOnDropHandle::new(reader);
-        Ok(Self { shared, at, asks, answers, behind: false, _reader })
+        Ok(Self { shared, at, asks, answers, fresh: true, behind: false, _reader })
     }
 
     async fn ask(&mut self, ask: pb::ReplicateRequest) -> Result<Answer, Error> {
@@ -94,12 +96,8 @@ impl Session {
         let mut arriving = Arriving::begin(begin)?;
         loop {
             let patience = self.shared.patience;
-            let part = timeout(patience, self.next()).await.map_err(|_| {
-                Error::Unavailable(format!(
-                    "the next part of a snapshot did not come within {} ms",
-                    patience.as_millis()
-                ))
-            })??;
+            let part =
+                timeout(patience, self.next()).await.map_err(|_| late("the next part", patience))??;
             match part {
                 Answer::SnapshotTags(tags) => arriving.tags(tags)?,
                 Answer::SnapshotAgents(agents) => arriving.agents(agents)?,
@@ -119,10 +117,12 @@ impl Session {
 #[async_trait]
 impl Reading for Session {
     async fn head(&mut self, asked: u64) -> Result<HeadReport, Error> {
-        self.head_within(asked, None).await
+        // What has been acknowledged is in what a server confirms, and need not be in what it has at hand.
+        if self.fresh { self.head_now(asked).await } else { self.head_within(asked, None).await }
     }
 
     async fn head_now(&mut self, asked: u64) -> Result<HeadReport, Error> {
+        self.fresh = false;
         // The answer must still come in time when the upstream's authority does not.
         let confirm = CONFIRM.min(self.shared.patience / 2);
         self.head_within(asked, Some(confirm)).await
@@ -138,7 +138,9 @@ impl Reading for Session {
     }
 
     async fn page(&mut self, after: u64, limit: usize) -> Result<Page, Error> {
-        match self.ask(convert::entries_wanted(after, limit)).await? {
+        let patience = self.shared.patience;
+        let answer = timeout(patience, self.ask(convert::entries_wanted(after, limit)));
+        match answer.await.map_err(|_| late("entries", patience))?? {
             Answer::Entries(entries) => convert::entries(entries).map(Page::Entries),
             Answer::SnapshotBegin(begin) => self.snapshot(begin).await,
             _ => Err(convert::unexpected("entries")),
@@ -155,6 +157,10 @@ impl Reading for Session {
         self.behind = rows.len() >= LIVENESS_PAGE;
         Ok(rows)
     }
+}
+
+fn late(what: &str, patience: Duration) -> Error {
+    Error::Unavailable(format!("{what} did not come within {} ms", patience.as_millis()))
 }
 
 /// Reads the stream until it ends or nobody takes what it brings.

@@ -14,8 +14,9 @@ use crate::support::proxy::Proxy;
 
 const ID: &str = "5f1b6f0e-8a0c-4a0a-9d5c-0e1f2a3b4c5d";
 
+/// So large that a few of them do not fit into one message.
 fn card(version: &str) -> String {
-    Card::new(Shape::V10, "session").version(version).build()
+    Card::new(Shape::V10, "session").version(version).description_bytes(150_000).build()
 }
 
 /// A node that remembers so many changes, on a ledger of its own.
@@ -95,6 +96,30 @@ async fn edge_that_was_cut_goes_on_by_position_and_by_snapshot_only_when_it_must
         assert_eq!(metric(&edge.http, "cardfence_reloads_total").await, 0, "nothing was contradicted");
     }
     assert!(metric(&edge.http, "cardfence_sessions_total").await >= sessions + 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_known_of_origins_reaches_edges_of_edges() {
+    let (_ledger, node) = node(100).await;
+    let near = Inside::edge(node.address).await;
+    near.http.until_ready().await;
+    let far = Inside::edge(near.address).await;
+    far.http.until_ready().await;
+    for outcome in ["created", "unchanged", "unchanged", "unchanged"] {
+        let written = far.http.put_card("acme/one", "", &card("1")).await.json();
+        assert_eq!(written["outcome"], outcome);
+    }
+    let known = async |http: &Http| {
+        let freshness = http.resolve("acme/one", "").await.expect(200).json()["freshness"].clone();
+        [freshness["origin_confirmed_at"].clone(), freshness["observed_redeploy_interval_ms"].clone()]
+    };
+    let at_node = known(&node.http).await;
+    assert!(at_node[1].is_u64(), "{at_node:?}");
+    eventually(SOON, async || {
+        let at_far = known(&far.http).await;
+        if at_far == at_node { Ok(()) } else { Err(format!("{at_far:?} instead of {at_node:?}")) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,6 +33,8 @@ fn card(version: &str) -> String {
     Card::new(Shape::V10, "upstream").version(version).build()
 }
 
+/// What an upstream says instead.
+type Lie = fn(&mut Answer);
 type Change = Arc<dyn Fn(&mut Answer) + Send + Sync>;
 
 /// Passes sessions on to a node, and changes what it answers.
@@ -74,7 +76,7 @@ async fn between(node: SocketAddr, change: Change, tasks: &mut JoinSet<()>) -> S
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entry_or_snapshot_that_was_changed_on_the_way_is_not_folded() {
-    let changes: [(&str, usize, fn(&mut Answer)); 4] = [
+    let changes: [(&str, usize, Lie); 4] = [
         ("the digest", 100, |answer| {
             let Answer::Entries(entries) = answer else { return };
             entries.entries.iter_mut().for_each(|entry| entry.digest = vec![7; 32].into());
