@@ -62,6 +62,15 @@ pub struct Args {
     /// Connections at once; further ones wait to be accepted [default: 16384]
     #[arg(long, env = "CARDFENCE_MAX_CONNECTIONS", value_name = "COUNT")]
     pub max_connections: Option<usize>,
+    /// Watch streams at once; one more is refused as overloaded [default: 20000]
+    #[arg(long, env = "CARDFENCE_MAX_SUBSCRIBERS", value_name = "COUNT")]
+    pub max_subscribers: Option<usize>,
+    /// Time between two checkpoints of a watch stream on which nothing else happens, at most 15s [default: 5s]
+    #[arg(long, env = "CARDFENCE_CHECKPOINT", value_name = "DURATION")]
+    pub checkpoint: Option<String>,
+    /// How long a watch stream may be open, give or take a tenth [default: 30m]
+    #[arg(long, env = "CARDFENCE_MAX_STREAM_AGE", value_name = "DURATION")]
+    pub max_stream_age: Option<String>,
     /// Size of a card in bytes [default: 262144]
     #[arg(long, env = "CARDFENCE_MAX_CARD_BYTES", value_name = "BYTES")]
     pub max_card_bytes: Option<usize>,
@@ -141,6 +150,9 @@ pub struct Config {
     pub drain_timeout: Duration,
     pub max_requests: usize,
     pub max_connections: usize,
+    pub max_subscribers: usize,
+    pub checkpoint: Duration,
+    pub max_stream_age: Duration,
     pub max_card_bytes: usize,
     pub otlp_endpoint: Option<String>,
     pub log_format: LogFormat,
@@ -195,6 +207,9 @@ impl Args {
             drain_timeout: self.drain_timeout.or(lower.drain_timeout),
             max_requests: self.max_requests.or(lower.max_requests),
             max_connections: self.max_connections.or(lower.max_connections),
+            max_subscribers: self.max_subscribers.or(lower.max_subscribers),
+            checkpoint: self.checkpoint.or(lower.checkpoint),
+            max_stream_age: self.max_stream_age.or(lower.max_stream_age),
             max_card_bytes: self.max_card_bytes.or(lower.max_card_bytes),
             otlp_endpoint: self.otlp_endpoint.or(lower.otlp_endpoint),
             log_format: self.log_format.or(lower.log_format),
@@ -230,6 +245,9 @@ impl Args {
             drain_timeout: duration("drain_timeout", self.drain_timeout, 10_000)?,
             max_requests: count("max_requests", self.max_requests, 4_096)?,
             max_connections: count("max_connections", self.max_connections, 16_384)?,
+            max_subscribers: count("max_subscribers", self.max_subscribers, 20_000)?,
+            checkpoint: duration("checkpoint", self.checkpoint, 5_000)?,
+            max_stream_age: duration("max_stream_age", self.max_stream_age, 30 * 60 * 1_000)?,
             max_card_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
             otlp_endpoint: self.otlp_endpoint.map(endpoint).transpose()?,
             log_format: match self.log_format.as_deref() {
@@ -262,6 +280,11 @@ impl Config {
                 "check, with pooled: migrations need the database itself",
             ));
         }
+        // A subscriber that hears nothing for longer takes its stream for dead, and so do proxies.
+        at_most("checkpoint", self.checkpoint, Duration::from_secs(15))?;
+        positive("checkpoint", self.checkpoint)?;
+        at_most("max_stream_age", self.max_stream_age, Duration::from_secs(86_400))?;
+        positive("max_stream_age", self.max_stream_age)?;
         positive("exchange_timeout", self.exchange_timeout)?;
         positive("write_timeout", self.write_timeout)?;
         positive("request_timeout", self.request_timeout)?;
@@ -292,11 +315,14 @@ impl fmt::Display for Config {
             ("write_timeout", self.write_timeout),
             ("request_timeout", self.request_timeout),
             ("drain_timeout", self.drain_timeout),
+            ("checkpoint", self.checkpoint),
+            ("max_stream_age", self.max_stream_age),
         ] {
             writeln!(f, "{name} = \"{}\"", display_duration(value))?;
         }
         writeln!(f, "max_requests = {}", self.max_requests)?;
         writeln!(f, "max_connections = {}", self.max_connections)?;
+        writeln!(f, "max_subscribers = {}", self.max_subscribers)?;
         writeln!(f, "max_card_bytes = {}", self.max_card_bytes)?;
         if let Some(endpoint) = &self.otlp_endpoint {
             writeln!(f, "otlp_endpoint = {endpoint:?}")?;
@@ -431,6 +457,8 @@ mod tests {
             Args { poll: Some("0".to_owned()), ..Args::default() },
             Args { poll: Some("fast".to_owned()), ..Args::default() },
             Args { default_wait: Some("11s".to_owned()), ..Args::default() },
+            Args { checkpoint: Some("16s".to_owned()), ..Args::default() },
+            Args { max_stream_age: Some("0".to_owned()), ..Args::default() },
             Args { write_timeout: Some("31s".to_owned()), ..Args::default() },
             Args { listen: Some("localhost".to_owned()), ..Args::default() },
             Args { migrate: Some("yes".to_owned()), ..Args::default() },

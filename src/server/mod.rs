@@ -97,6 +97,9 @@ fn tuning(config: &Config, address: SocketAddr) -> Tuning {
     tuning.registry.default_max_staleness = config.default_max_staleness;
     tuning.registry.default_wait = config.default_wait;
     tuning.registry.write_timeout = config.write_timeout;
+    tuning.registry.watch.subscribers = config.max_subscribers;
+    tuning.registry.watch.checkpoint = config.checkpoint;
+    tuning.registry.watch.max_age = config.max_stream_age;
     tuning.registry.card = Limits { max_bytes: config.max_card_bytes, ..Limits::default() };
     tuning
 }

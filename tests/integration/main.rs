@@ -23,3 +23,4 @@ mod load;
 mod support;
 mod traces;
 mod two_nodes;
+mod watch;

@@ -5,6 +5,7 @@ mod demo;
 mod ledger;
 mod reads;
 mod serve;
+mod watch;
 mod writes;
 
 use serde_json::Value;
