@@ -305,11 +305,11 @@ async fn pending<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>
 }
 
 /// A number from 0 to 1.
-fn random_unit() -> f64 {
+pub(super) fn random_unit() -> f64 {
     f64::from(u16::from_be_bytes(random_bytes())) / f64::from(u16::MAX)
 }
 
 /// `time`, give or take a tenth, so that those who came together do not go together.
-fn around(time: Duration) -> Duration {
+pub(super) fn around(time: Duration) -> Duration {
     time.mul_f64(0.9 + 0.2 * random_unit())
 }
