@@ -107,7 +107,8 @@ impl Stream {
                 let served = self.pump(false).await?;
                 self.sync(&served).await?;
             }
-            Start::Snapshot { served, because } => self.snapshot(served, because).await?,
+            // Boxed, like all that a live stream does not need room for any more.
+            Start::Snapshot { served, because } => Box::pin(self.snapshot(served, because)).await?,
         }
         self.pump(false).await?;
         self.reading = None;
@@ -188,7 +189,7 @@ impl Stream {
                 if live && !ahead.torn {
                     return Err(Over::For(Reason::SubscriberTooSlow));
                 }
-                self.read_past(after, &served).await?;
+                Box::pin(self.read_past(after, &served)).await?;
                 continue;
             };
             drop(served);
