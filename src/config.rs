@@ -87,6 +87,15 @@ pub struct Args {
     /// Edges that may follow this server at once [default: 256]
     #[arg(long, env = "CARDFENCE_MAX_EDGES", value_name = "COUNT")]
     pub max_edges: Option<usize>,
+    /// Watch streams at once; one more is refused as overloaded [default: 20000]
+    #[arg(long, env = "CARDFENCE_MAX_SUBSCRIBERS", value_name = "COUNT")]
+    pub max_subscribers: Option<usize>,
+    /// Time between two checkpoints of a watch stream on which nothing else happens, at most 15s [default: 5s]
+    #[arg(long, env = "CARDFENCE_CHECKPOINT", value_name = "DURATION")]
+    pub checkpoint: Option<String>,
+    /// How long a watch stream may be open, give or take a tenth [default: 30m]
+    #[arg(long, env = "CARDFENCE_MAX_STREAM_AGE", value_name = "DURATION")]
+    pub max_stream_age: Option<String>,
     /// Size of a card in bytes, at most 2097152 [default: 262144]
     #[arg(long, env = "CARDFENCE_MAX_CARD_BYTES", value_name = "BYTES")]
     pub max_card_bytes: Option<usize>,
@@ -187,6 +196,9 @@ pub struct Config {
     pub max_requests: usize,
     pub max_connections: usize,
     pub max_edges: usize,
+    pub max_subscribers: usize,
+    pub checkpoint: Duration,
+    pub max_stream_age: Duration,
     /// Of cards that are registered from now on.
     pub card: Limits,
     pub otlp_endpoint: Option<String>,
@@ -245,6 +257,9 @@ impl Args {
             max_requests: self.max_requests.or(lower.max_requests),
             max_connections: self.max_connections.or(lower.max_connections),
             max_edges: self.max_edges.or(lower.max_edges),
+            max_subscribers: self.max_subscribers.or(lower.max_subscribers),
+            checkpoint: self.checkpoint.or(lower.checkpoint),
+            max_stream_age: self.max_stream_age.or(lower.max_stream_age),
             max_card_bytes: self.max_card_bytes.or(lower.max_card_bytes),
             max_card_depth: self.max_card_depth.or(lower.max_card_depth),
             max_card_skills: self.max_card_skills.or(lower.max_card_skills),
@@ -291,6 +306,9 @@ impl Args {
             max_requests: count("max_requests", self.max_requests, 4_096)?,
             max_connections: count("max_connections", self.max_connections, 16_384)?,
             max_edges: count("max_edges", self.max_edges, 256)?,
+            max_subscribers: count("max_subscribers", self.max_subscribers, 20_000)?,
+            checkpoint: duration("checkpoint", self.checkpoint, 5_000)?,
+            max_stream_age: duration("max_stream_age", self.max_stream_age, 30 * 60 * 1_000)?,
             card: Limits {
                 max_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
                 max_depth: within("max_card_depth", self.max_card_depth, 64, &Limits::DEPTHS)?,
@@ -339,6 +357,11 @@ impl Config {
         if self.pooled && matches!(self.store, StoreUrl::Upstream(_)) {
             return Err(invalid("pooled", "true", "false, with upstream: there is no database"));
         }
+        // A subscriber that hears nothing for longer takes its stream for dead, and so do proxies.
+        at_most("checkpoint", self.checkpoint, Duration::from_secs(15))?;
+        positive("checkpoint", self.checkpoint)?;
+        at_most("max_stream_age", self.max_stream_age, Duration::from_secs(86_400))?;
+        positive("max_stream_age", self.max_stream_age)?;
         positive("exchange_timeout", self.exchange_timeout)?;
         positive("write_timeout", self.write_timeout)?;
         positive("request_timeout", self.request_timeout)?;
@@ -373,12 +396,15 @@ impl fmt::Display for Config {
             ("write_timeout", self.write_timeout),
             ("request_timeout", self.request_timeout),
             ("drain_timeout", self.drain_timeout),
+            ("checkpoint", self.checkpoint),
+            ("max_stream_age", self.max_stream_age),
         ] {
             writeln!(f, "{name} = \"{}\"", display_duration(value))?;
         }
         writeln!(f, "max_requests = {}", self.max_requests)?;
         writeln!(f, "max_connections = {}", self.max_connections)?;
         writeln!(f, "max_edges = {}", self.max_edges)?;
+        writeln!(f, "max_subscribers = {}", self.max_subscribers)?;
         writeln!(f, "max_card_bytes = {}", self.card.max_bytes)?;
         writeln!(f, "max_card_depth = {}", self.card.max_depth)?;
         writeln!(f, "max_card_skills = {}", self.card.max_skills)?;
@@ -608,6 +634,8 @@ mod tests {
             Args { poll: Some("0".to_owned()), ..Args::default() },
             Args { poll: Some("fast".to_owned()), ..Args::default() },
             Args { default_wait: Some("11s".to_owned()), ..Args::default() },
+            Args { checkpoint: Some("16s".to_owned()), ..Args::default() },
+            Args { max_stream_age: Some("0".to_owned()), ..Args::default() },
             Args { write_timeout: Some("31s".to_owned()), ..Args::default() },
             Args { listen: Some("localhost".to_owned()), ..Args::default() },
             Args { migrate: Some("yes".to_owned()), ..Args::default() },

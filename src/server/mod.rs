@@ -108,6 +108,9 @@ fn tuning(config: &Config, address: SocketAddr) -> Tuning {
     tuning.registry.default_wait = config.default_wait;
     tuning.registry.write_timeout = config.write_timeout;
     tuning.registry.max_edges = config.max_edges;
+    tuning.registry.watch.subscribers = config.max_subscribers;
+    tuning.registry.watch.checkpoint = config.checkpoint;
+    tuning.registry.watch.max_age = config.max_stream_age;
     tuning.registry.card = config.card;
     tuning
 }

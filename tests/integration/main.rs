@@ -25,3 +25,4 @@ mod no_lie;
 mod support;
 mod traces;
 mod two_nodes;
+mod watch;

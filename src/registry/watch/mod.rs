@@ -82,6 +82,8 @@ const SELECTORS_MAX: usize = 1_000;
 const EVENTS_WAITING: usize = 8;
 /// Confirmations of one stream that may be outstanding.
 const CONFIRMS_WAITING: usize = 16;
+/// What one who is to come back later waits at least, give or take a tenth.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Characters of a nonce.
 const NONCE_MAX: usize = 128;
 
@@ -307,7 +309,12 @@ impl Registry {
     async fn may_read(&self, until: Instant) -> Result<OwnedSemaphorePermit, Refusal> {
         match timeout_at(until, Arc::clone(&self.streams.snapshots).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
-            _ => Err(Refusal::new(Reason::Overloaded, "too many subscribers are being brought up to date")),
+            _ => {
+                let detail = "too many subscribers are being brought up to date";
+                // Those who came together, after a fail-over say, are not to come back together.
+                let after = stream::around(PAUSE).mul_f64(1.0 + stream::random_unit());
+                Err(Refusal::new(Reason::Overloaded, detail).retry_after(after))
+            }
         }
     }
 

@@ -107,7 +107,8 @@ impl Stream {
                 let served = self.pump(false).await?;
                 self.sync(&served).await?;
             }
-            Start::Snapshot { served, because } => self.snapshot(served, because).await?,
+            // Boxed, like all that a live stream does not need room for any more.
+            Start::Snapshot { served, because } => Box::pin(self.snapshot(served, because)).await?,
         }
         self.pump(false).await?;
         self.reading = None;
@@ -188,7 +189,7 @@ impl Stream {
                 if live && !ahead.torn {
                     return Err(Over::For(Reason::SubscriberTooSlow));
                 }
-                self.read_past(after, &served).await?;
+                Box::pin(self.read_past(after, &served)).await?;
                 continue;
             };
             drop(served);
@@ -305,11 +306,11 @@ async fn pending<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>
 }
 
 /// A number from 0 to 1.
-fn random_unit() -> f64 {
+pub(super) fn random_unit() -> f64 {
     f64::from(u16::from_be_bytes(random_bytes())) / f64::from(u16::MAX)
 }
 
 /// `time`, give or take a tenth, so that those who came together do not go together.
-fn around(time: Duration) -> Duration {
+pub(super) fn around(time: Duration) -> Duration {
     time.mul_f64(0.9 + 0.2 * random_unit())
 }

@@ -6,6 +6,7 @@ mod ledger;
 mod reads;
 mod serve;
 mod tls;
+mod watch;
 mod writes;
 
 use serde_json::Value;
