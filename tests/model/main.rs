@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod doubts;
 mod freshness;
 mod random;
 mod servers;
