@@ -3,11 +3,11 @@
 //! Holds no decision of its own; [`Judge`] decides, [`super::writer`] carries out.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Entry, Revision, RevisionKind};
+use super::{Entry, Lease, Revision, RevisionKind};
 use crate::card::{Card, Change};
 use crate::terms::{AgentName, Digest, Position, Principal, Reason, RequestId, Timestamp};
 
@@ -17,7 +17,7 @@ pub struct Write {
     pub agent: AgentName,
     pub principal: Principal,
     pub request_id: RequestId,
-    /// What the request id names: operation, agent, bytes, expect and release.
+    /// What the request id names: operation, agent, bytes, expect, release and lease.
     pub names: Digest,
     pub op: Op,
     pub expect: Expect,
@@ -31,7 +31,14 @@ pub struct Write {
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub enum Op {
-    Register { card: Arc<Card>, against: Option<Against>, release: Option<String>, source: Option<String> },
+    Register {
+        card: Arc<Card>,
+        against: Option<Against>,
+        release: Option<String>,
+        source: Option<String>,
+        /// How long one confirmation holds from now on. Each register says it anew; `None`: there is no lease.
+        ttl: Option<Duration>,
+    },
     Retire,
 }
 
@@ -76,6 +83,8 @@ pub struct Seen {
     pub release: Option<String>,
     /// The agent's registers that are still remembered, oldest first.
     pub registers: Vec<Timestamp>,
+    /// When it was last confirmed, by a register or otherwise.
+    pub confirmed_at: Option<Timestamp>,
     /// The chain digest at [`Key::expect_seq`].
     pub digest_at_expected: Option<Digest>,
 }
@@ -210,6 +219,7 @@ pub struct LivenessRow {
     pub origin_confirmed_at: Timestamp,
     pub registers: Vec<Timestamp>,
     pub release: Option<String>,
+    pub lease: Option<Lease>,
 }
 
 /// What a write led to.

@@ -1,13 +1,14 @@
 //! What may be done: the use cases that both wires share.
 //!
 //! Takes and gives domain types; knows no wire and no store. Reads go to the view and, for the past, to
-//! [`History`]; writes go to [`Writes`]. Every answer carries a freshness block, every failure a [`Refusal`].
+//! [`History`]; writes go to [`Writes`], heartbeats to [`Origins`]. Every answer carries a freshness block, every failure a [`Refusal`].
 
 mod consult;
 mod diff;
 mod history;
 mod judge;
 mod list;
+mod origins;
 mod refusal;
 mod resolve;
 mod write;
@@ -19,18 +20,19 @@ use tokio::time::Instant;
 
 use crate::card::Limits;
 use crate::clock::Moment;
-use crate::ledger::{History, Writes};
+use crate::ledger::{History, Origins, Writes};
 use crate::telemetry::Metrics;
 use crate::terms::{MaxStaleness, Position, Principal};
 use crate::view::View;
 
 // What use cases take and give of the layers below: the wires see those only through here.
-pub use crate::ledger::{Entry, Expect, Outcome, Revision, RevisionKind};
+pub use crate::ledger::{Entry, Expect, Lease, Outcome, Revision, RevisionKind};
 pub use crate::view::Agent;
 pub use diff::Diff;
 pub use history::{Past, RevisionPage, Watermark};
 pub use judge::Rules;
 pub use list::{Filter, List, Page};
+pub use origins::{ConfirmItem, Confirmation, ConfirmedItem};
 pub use refusal::{Parts, Refusal};
 pub use resolve::{Batch, BatchItem, Resolve, Resolved};
 pub use write::{Register, Retire, Rollback, Written};
@@ -89,6 +91,7 @@ pub struct Registry {
     view: View,
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
+    origins: Arc<dyn Origins>,
     settings: Arc<Settings>,
     metrics: Metrics,
 }
@@ -98,10 +101,11 @@ impl Registry {
         view: View,
         history: Arc<dyn History>,
         writes: Arc<dyn Writes>,
+        origins: Arc<dyn Origins>,
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
-        Self { view, history, writes, settings: Arc::new(settings), metrics }
+        Self { view, history, writes, origins, settings: Arc::new(settings), metrics }
     }
 
     /// A call that arrives now.

@@ -62,6 +62,8 @@ pub struct Metrics {
     pub writes: Family<OutcomeLabels, Counter>,
     pub changes: Family<ClassLabels, Counter>,
     pub silent_mutations: Counter,
+    pub origin_confirmations: Family<OutcomeLabels, Counter>,
+    pub service_tick_failures: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -105,6 +107,8 @@ impl Metrics {
             writes: Family::default(),
             changes: Family::default(),
             silent_mutations: Counter::default(),
+            origin_confirmations: Family::default(),
+            service_tick_failures: Counter::default(),
         };
         // The client library adds `_total` to counters.
         registry.register(
@@ -187,6 +191,16 @@ impl Metrics {
             "cardfence_silent_mutations",
             "Accepted changes to what decides negotiation that left the card's version alone",
             metrics.silent_mutations.clone(),
+        );
+        registry.register(
+            "cardfence_origin_confirmations",
+            "Heartbeats of agents by outcome: confirmed or the reason of the refusal",
+            metrics.origin_confirmations.clone(),
+        );
+        registry.register(
+            "cardfence_service_tick_failures",
+            "Ticks of the service clock that failed",
+            metrics.service_tick_failures.clone(),
         );
         Self { registry: Arc::new(registry), ..metrics }
     }

@@ -380,6 +380,7 @@ impl Feed {
         let behind = report.head.seq.saturating_sub(self.state.head().seq);
         self.metrics.head_minus_applied.set(i64::try_from(behind).unwrap_or(i64::MAX));
         self.view.set_authority_head(report.head.seq);
+        self.state.take_service(report.service);
         *pending = Some(Pending { t0, report });
         self.reach(session, pending)
     }
@@ -472,6 +473,7 @@ impl Feed {
         if state.tag_at(held.seq) != Some(Tag::from(&held.digest)) {
             return Err(FoldError::Broken(Broken::Link { seq: held.seq }));
         }
+        state.take_service(self.state.service());
         self.state = state;
         self.liveness_since = None;
         self.liveness_due = Instant::now();
@@ -496,11 +498,12 @@ impl Feed {
                 break;
             }
         }
-        if self.state.head().seq > before {
-            self.publish();
-        }
+        // Before anyone sees the new revisions: their leases come with them.
         for row in &committed.liveness {
             self.state.take_liveness(row);
+        }
+        if self.state.head().seq > before {
+            self.publish();
         }
     }
 

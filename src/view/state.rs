@@ -8,16 +8,17 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use super::log::{Change, Log};
 use crate::card::{Card, Class, Limits};
 use crate::ledger::chain::{Broken, Verifier, origin};
-use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Liveness, Snapshot};
-use crate::terms::{AgentName, Digest, Origin, Position, Principal, SetDigest, Tag, Timestamp};
+use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Lease, Liveness, Snapshot};
+use crate::terms::{AgentName, Digest, LeaseHeld, Origin, Position, Principal, SetDigest, Tag, Timestamp};
 
 /// One agent at one position.
 #[derive(Debug)]
@@ -70,7 +71,9 @@ impl Agent {
 
     /// What is known of the agent's origin now; it moves without a new state.
     pub fn origin(&self) -> Origin {
-        self.origin.read(self.registered_at)
+        let origin = self.origin.read(self.registered_at);
+        // A retirement ends the lease, and this tells it before the liveness table is read.
+        Origin { lease: origin.lease.filter(|_| self.card().is_some()), ..origin }
     }
 }
 
@@ -78,31 +81,65 @@ impl Agent {
 /// revision has its own: a confirmation of one card must not make another one look confirmed.
 #[derive(Debug)]
 struct OriginCell {
-    confirmed_micros: AtomicI64,
-    /// Microseconds; -1 is unknown.
-    redeploy_micros: AtomicI64,
+    known: ArcSwap<Known>,
+    service: Arc<Service>,
+}
+
+/// What is known of an origin. Replaced as a whole, so that a lease is never read with another's confirmation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    confirmed_at: Timestamp,
+    redeploy_interval: Option<Duration>,
+    lease: Option<Lease>,
+}
+
+/// The service clock as the authority last told it, in microseconds. It is not carried on in between, so a lease may
+/// be told as lapsed a second or two late, and never early.
+#[derive(Debug, Default)]
+struct Service(AtomicU64);
+
+impl Service {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Acquire))
+    }
 }
 
 impl OriginCell {
     /// The cell of a revision that was registered at `confirmed`, and what was known of the agent before.
-    fn new(confirmed: Timestamp, before: Option<&Self>) -> Self {
-        let redeploy = before.map_or(-1, |before| before.redeploy_micros.load(Ordering::Acquire));
-        Self {
-            confirmed_micros: AtomicI64::new(confirmed.as_micros()),
-            redeploy_micros: AtomicI64::new(redeploy),
-        }
+    fn new(confirmed_at: Timestamp, before: Option<&Self>, service: &Arc<Service>) -> Self {
+        let redeploy_interval = before.and_then(|before| before.known.load().redeploy_interval);
+        let known = Known { confirmed_at, redeploy_interval, lease: None };
+        Self { known: ArcSwap::from_pointee(known), service: Arc::clone(service) }
     }
 
-    fn confirm(&self, at: Timestamp) {
-        self.confirmed_micros.fetch_max(at.as_micros(), Ordering::AcqRel);
+    fn update(&self, change: impl Fn(&mut Known)) {
+        self.known.rcu(|before| {
+            let mut after = Known::clone(before);
+            change(&mut after);
+            // Most of what is read from the liveness table was read before.
+            if after == **before { Arc::clone(before) } else { Arc::new(after) }
+        });
     }
 
     fn read(&self, registered_at: Timestamp) -> Origin {
-        let interval = self.redeploy_micros.load(Ordering::Acquire);
+        let known = self.known.load();
         Origin {
             registered_at,
-            confirmed_at: Some(Timestamp::from_micros(self.confirmed_micros.load(Ordering::Acquire))),
-            redeploy_interval: u64::try_from(interval).ok().map(Duration::from_micros),
+            confirmed_at: Some(known.confirmed_at),
+            redeploy_interval: known.redeploy_interval,
+            lease: known
+                .lease
+                .map(|lease| LeaseHeld { ttl: lease.ttl, lapsed: lease.has_lapsed(self.service.now()) }),
+        }
+    }
+}
+
+impl Known {
+    /// A confirmation, unless a later one is known.
+    fn confirm(&mut self, at: Timestamp, lease: Option<Lease>) {
+        if at >= self.confirmed_at {
+            self.confirmed_at = at;
+            self.lease = lease;
         }
     }
 }
@@ -147,6 +184,7 @@ pub struct State {
     /// Of the live agents of each namespace.
     sums: imbl::OrdMap<Arc<str>, SetDigest>,
     sum: SetDigest,
+    service: Arc<Service>,
 }
 
 impl State {
@@ -163,6 +201,7 @@ impl State {
             log: Log::after(0),
             sums: imbl::OrdMap::new(),
             sum: SetDigest::default(),
+            service: Arc::default(),
         }
     }
 
@@ -283,7 +322,7 @@ impl State {
         // A tombstone confirms nothing: what was last confirmed is the card before it.
         let origin = match before {
             Some(before) if !live => Arc::clone(&before.origin),
-            before => Arc::new(OriginCell::new(body.at, before.map(|agent| &*agent.origin))),
+            before => Arc::new(OriginCell::new(body.at, before.map(|agent| &*agent.origin), &self.service)),
         };
         let agent = Arc::new(Agent {
             name: name.clone(),
@@ -343,7 +382,7 @@ impl State {
                 (None, false) => return Err(unreadable(format!("the card of {name} is missing"))),
             };
             state.replace(&Arc::new(Agent {
-                origin: Arc::new(OriginCell::new(image.registered_at, None)),
+                origin: Arc::new(OriginCell::new(image.registered_at, None, &state.service)),
                 revision: image.revision,
                 position: image.position,
                 registered_at: image.registered_at,
@@ -358,11 +397,39 @@ impl State {
     /// Takes what is known of an agent outside the ledger. Rows of agents that are not here yet come again.
     pub fn take_liveness(&self, row: &Liveness) {
         let Some(agent) = self.agents.get(&row.agent) else { return };
-        if row.revision == agent.revision {
-            agent.origin.confirm(row.origin_confirmed_at);
-        }
-        let interval = median_gap(&row.registers).map_or(-1, |micros| micros);
-        agent.origin.redeploy_micros.store(interval, Ordering::Release);
+        let is_of_revision = row.revision == agent.revision;
+        let interval = median_gap(&row.registers);
+        agent.origin.update(|known| {
+            known.redeploy_interval = interval;
+            if is_of_revision {
+                known.confirm(row.origin_confirmed_at, row.lease);
+            }
+        });
+    }
+
+    /// Takes a confirmation of `revision`. False when another one is here.
+    pub fn take_confirmation(
+        &self,
+        agent: &AgentName,
+        revision: u64,
+        at: Timestamp,
+        lease: Option<Lease>,
+    ) -> bool {
+        let Some(agent) = self.agents.get(agent).filter(|agent| agent.revision == revision) else {
+            return false;
+        };
+        agent.origin.update(|known| known.confirm(at, lease));
+        true
+    }
+
+    /// Takes the service clock as the authority told it.
+    pub fn take_service(&self, service: Duration) {
+        self.service.0.store(u64::try_from(service.as_micros()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// The service clock as it is known here.
+    pub fn service(&self) -> Duration {
+        self.service.now()
     }
 }
 
@@ -381,18 +448,15 @@ fn lenient(bytes: Bytes) -> Result<Arc<Card>, String> {
     Card::check(bytes, &limits).map(Arc::new).map_err(|error| format!("its card is refused: {error}"))
 }
 
-/// The median gap between registers, in microseconds; unknown below three registers.
-fn median_gap(registers: &[Timestamp]) -> Option<i64> {
+/// The median gap between registers; unknown below three registers.
+fn median_gap(registers: &[Timestamp]) -> Option<Duration> {
     if registers.len() < 3 {
         return None;
     }
-    let mut gaps: Vec<i64> = registers
-        .windows(2)
-        .map(|pair| pair[1].as_micros().saturating_sub(pair[0].as_micros()).max(0))
-        .collect();
+    let mut gaps: Vec<Duration> = registers.windows(2).map(|pair| pair[1].since(pair[0])).collect();
     gaps.sort_unstable();
     let middle = gaps.len() / 2;
-    Some(if gaps.len() % 2 == 1 { gaps[middle] } else { gaps[middle - 1].midpoint(gaps[middle]) })
+    Some(if gaps.len() % 2 == 1 { gaps[middle] } else { (gaps[middle - 1] + gaps[middle]) / 2 })
 }
 
 #[cfg(test)]
@@ -405,7 +469,7 @@ mod tests {
             |secs: &[i64]| secs.iter().map(|s| Timestamp::from_micros(s * 1_000_000)).collect::<Vec<_>>();
         assert_eq!(median_gap(&at(&[])), None);
         assert_eq!(median_gap(&at(&[1, 2])), None);
-        assert_eq!(median_gap(&at(&[0, 10, 40])), Some(20_000_000));
-        assert_eq!(median_gap(&at(&[0, 10, 40, 1000])), Some(30_000_000));
+        assert_eq!(median_gap(&at(&[0, 10, 40])), Some(Duration::from_secs(20)));
+        assert_eq!(median_gap(&at(&[0, 10, 40, 1000])), Some(Duration::from_secs(30)));
     }
 }

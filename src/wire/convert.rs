@@ -3,8 +3,8 @@
 //! Every conversion leaves the card out: whoever writes an answer splices its bytes in.
 
 use super::{
-    AgentItem, Change, Condition, Diff, Envelope, Freshness, Inspection, Item, LedgerEntry, Problem,
-    Registered, RevisionItem, Violation, Warning, Watermark,
+    AgentItem, Change, Condition, Confirmation, Diff, Envelope, Freshness, Inspection, Item, LedgerEntry,
+    Problem, Registered, RevisionItem, Violation, Warning, Watermark,
 };
 use crate::registry::{Agent, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Written};
 use crate::terms::{Digest, ceil_millis};
@@ -29,6 +29,8 @@ impl From<&terms::Freshness> for Freshness {
             origin_confirmed_at: confirmed_at.map(|at| at.to_string()),
             observed_redeploy_interval_ms: origin.and_then(|o| o.redeploy_interval).map(ceil_millis),
             revalidate_after_ms: origin.and_then(terms::Origin::revalidate_after).map(ceil_millis),
+            lease_ttl_ms: origin.and_then(|origin| origin.lease).map(|lease| ceil_millis(lease.ttl)),
+            unconfirmed: origin.and_then(|origin| origin.lease).map(|lease| lease.lapsed),
         }
     }
 }
@@ -184,6 +186,19 @@ impl From<&Written> for Registered {
             warnings: card.map_or_else(Vec::new, |card| card.warnings().iter().map(Warning::from).collect()),
             superseded: written.superseded,
             dry_run: written.dry_run,
+        }
+    }
+}
+
+impl From<&registry::Confirmation> for Confirmation {
+    fn from(confirmation: &registry::Confirmation) -> Self {
+        Self {
+            agent: confirmation.agent.to_string(),
+            revision: confirmation.revision,
+            position: confirmation.position.map(|position| position.to_string()),
+            origin_confirmed_at: confirmation.origin_confirmed_at.to_string(),
+            lease_ttl_ms: confirmation.lease.map(|lease| ceil_millis(lease.ttl)),
+            freshness: (&confirmation.freshness).into(),
         }
     }
 }

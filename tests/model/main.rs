@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod freshness;
+mod leases;
 mod random;
 mod servers;
 mod support;

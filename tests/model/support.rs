@@ -129,6 +129,7 @@ pub(crate) fn registering(name: &str, bytes: Bytes) -> Register {
         release: None,
         note: None,
         source: None,
+        ttl: None,
         dry_run: false,
     }
 }

@@ -45,6 +45,8 @@ impl Stage {
             entries: valve.before(parts.entries.clone()),
             history: parts.history.clone(),
             store: parts.store.clone(),
+            origins: parts.origins.clone(),
+            service: None,
             nudges: parts.nudges.clone(),
             tasks: Vec::new(),
             stop: CancellationToken::new(),

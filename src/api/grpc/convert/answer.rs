@@ -173,6 +173,8 @@ pub(super) fn freshness(freshness: &Freshness) -> pb::Freshness {
         origin_confirmed_at: origin.and_then(|origin| origin.confirmed_at).map(timestamp),
         observed_redeploy_interval_ms: origin.and_then(|origin| origin.redeploy_interval).map(millis),
         revalidate_after_ms: origin.and_then(|origin| origin.revalidate_after()).map(millis),
+        lease_ttl_ms: origin.and_then(|origin| origin.lease).map(|lease| millis(lease.ttl)),
+        unconfirmed: origin.and_then(|origin| origin.lease).map(|lease| lease.lapsed),
     }
 }
 
@@ -257,7 +259,7 @@ pub(super) fn nested_len(message: &impl Message) -> usize {
     1 + prost::length_delimiter_len(len) + len
 }
 
-fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+pub(super) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
     let micros = time.as_micros();
     let nanos = i32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0) * 1_000;
     prost_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos }

@@ -6,11 +6,13 @@
 
 mod answer;
 mod batch;
+mod origins;
 mod problem;
 mod request;
 
 pub(super) use answer::{agents_page, diff, ledger_page, past, resolved, revisions_page, watermark, written};
 pub(super) use batch::batch as batch_answer;
+pub(super) use origins::{confirmed, items};
 pub(super) use problem::{cut, problem};
 pub(super) use request::{
     Which, agent, batch, list, page_token, read, register, resolve, retire, rollback, which,

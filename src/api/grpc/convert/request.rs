@@ -33,6 +33,7 @@ pub(in super::super) fn register(request: pb::RegisterRequest) -> Result<Registe
         release: request.release,
         note: request.note,
         source: request.source,
+        ttl: millis("ttl_ms", request.ttl_ms)?,
         dry_run: request.dry_run,
     })
 }
@@ -203,7 +204,7 @@ fn optional<T: std::str::FromStr<Err: Display>>(
     text.map(|text| parsed(field, &text)).transpose()
 }
 
-fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
+pub(super) fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
     text.parse().map_err(|error| Refusal::invalid(format!("{field}: {error}")))
 }
 
