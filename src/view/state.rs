@@ -135,12 +135,20 @@ impl OriginCell {
 }
 
 impl Known {
-    /// A confirmation, unless a later one is known.
+    /// A confirmation, unless a later one is known. Leases are ordered by the clock that they run on, which is not set
+    /// back; where there is none to compare, by the wall clock.
     fn confirm(&mut self, at: Timestamp, lease: Option<Lease>) {
-        if at >= self.confirmed_at {
-            self.confirmed_at = at;
+        let is_later = match (self.lease, lease) {
+            (None, _) => true,
+            (Some(held), Some(given)) if held.confirmed != given.confirmed => {
+                given.confirmed > held.confirmed
+            }
+            (Some(_), _) => at >= self.confirmed_at,
+        };
+        if is_later {
             self.lease = lease;
         }
+        self.confirmed_at = self.confirmed_at.max(at);
     }
 }
 
@@ -462,6 +470,26 @@ fn median_gap(registers: &[Timestamp]) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_is_renewed_by_a_later_confirmation_also_when_the_wall_was_set_back() {
+        let at = |secs: i64| Timestamp::from_micros(secs * 1_000_000);
+        let lease = |confirmed| {
+            Some(Lease { ttl: Duration::from_secs(30), confirmed: Duration::from_secs(confirmed) })
+        };
+        let mut known = Known { confirmed_at: at(100), redeploy_interval: None, lease: None };
+        known.confirm(at(90), lease(5));
+        assert_eq!((known.confirmed_at, known.lease), (at(100), lease(5)), "set back since the register");
+        known.confirm(at(91), lease(6));
+        assert_eq!(known.lease, lease(6));
+        known.confirm(at(120), lease(7));
+        known.confirm(at(110), lease(6));
+        assert_eq!((known.confirmed_at, known.lease), (at(120), lease(7)), "read before, taken after");
+        known.confirm(at(110), None);
+        assert_eq!(known.lease, lease(7));
+        known.confirm(at(120), None);
+        assert_eq!(known.lease, None);
+    }
 
     #[test]
     fn redeploy_interval_is_the_median_gap_and_unknown_below_three() {

@@ -23,7 +23,7 @@ const FILL: &str = "
         FROM generate_series(0, 19999) n;
     INSERT INTO liveness
         SELECT 'ns-' || n % 40, 'agent-' || n, 1, n, ARRAY[n], NULL, 30000000, n FROM generate_series(0, 3999) n;
-    INSERT INTO service SELECT n * 1000000, n * 1000000 FROM generate_series(1, 4000) n;";
+    INSERT INTO service SELECT n * 1000000::bigint, n * 1000000::bigint FROM generate_series(1, 4000) n;";
 
 /// A statement's arguments, and the indexes that its plan must use.
 fn expected(name: &str) -> (&'static str, &'static [&'static str]) {

@@ -40,19 +40,12 @@ async fn until_unconfirmed_is(http: &Http, agent: &str, unconfirmed: bool) {
     .await;
 }
 
-/// As if the server had been down for so long: what it has written lies that much further back.
+/// As if the server had been down for so long: when it last ticked lies that much further back.
 async fn age(store: &Path, by: Duration) {
     let mut file = SqliteConnectOptions::new().filename(store).connect().await.expect("it can be opened");
     let micros = i64::try_from(by.as_micros()).expect("it is no age of the world");
-    let sql = "UPDATE service SET advanced_at = advanced_at - ?1; \
-               UPDATE liveness SET origin_confirmed_at = origin_confirmed_at - ?1";
-    for statement in sql.split(';') {
-        sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(micros)
-            .execute(&mut file)
-            .await
-            .expect("it is right");
-    }
+    let query = sqlx::query("UPDATE service SET advanced_at = advanced_at - ?1").bind(micros);
+    query.execute(&mut file).await.expect("it is right");
     file.close().await.expect("it can be closed");
 }
 
@@ -75,8 +68,6 @@ async fn lease_does_not_lapse_while_the_registry_is_down() {
     let http = Http::to(&server.url());
     http.until_ready().await;
     until_unconfirmed_is(&http, "acme/long", false).await;
-    let old = http.resolve("acme/long", "?max_origin_age=1h").await.expect(412);
-    assert_eq!(old.json()["reason"], "origin_unconfirmed", "how old it is, is told all the same");
     until_unconfirmed_is(&http, "acme/short", true).await;
     // It is told, and never hidden.
     let listed = http.get("/v1/agents?max_staleness=0&wait=10s").await.expect(200).json();
