@@ -9,6 +9,7 @@
 pub mod feed;
 mod freshness;
 mod log;
+mod origin;
 mod state;
 
 use std::sync::Arc;

@@ -8,17 +8,16 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use super::log::{Change, Log};
+use super::origin::{OriginCell, Service};
 use crate::card::{Card, Class, Limits};
 use crate::ledger::chain::{Broken, Verifier, origin};
 use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Lease, Liveness, Snapshot};
-use crate::terms::{AgentName, Digest, LeaseHeld, Origin, Position, Principal, SetDigest, Tag, Timestamp};
+use crate::terms::{AgentName, Digest, Origin, Position, Principal, SetDigest, Tag, Timestamp};
 
 /// One agent at one position.
 #[derive(Debug)]
@@ -74,81 +73,6 @@ impl Agent {
         let origin = self.origin.read(self.registered_at);
         // A retirement ends the lease, and this tells it before the liveness table is read.
         Origin { lease: origin.lease.filter(|_| self.card().is_some()), ..origin }
-    }
-}
-
-/// Shared by all states that hold the revision, because liveness is not of the ledger and has no position. Each
-/// revision has its own: a confirmation of one card must not make another one look confirmed.
-#[derive(Debug)]
-struct OriginCell {
-    known: ArcSwap<Known>,
-    service: Arc<Service>,
-}
-
-/// What is known of an origin. Replaced as a whole, so that a lease is never read with another's confirmation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Known {
-    confirmed_at: Timestamp,
-    redeploy_interval: Option<Duration>,
-    lease: Option<Lease>,
-}
-
-/// The service clock as the authority last told it, in microseconds. It is not carried on in between, so a lease may
-/// be told as lapsed a second or two late, and never early.
-#[derive(Debug, Default)]
-struct Service(AtomicU64);
-
-impl Service {
-    fn now(&self) -> Duration {
-        Duration::from_micros(self.0.load(Ordering::Acquire))
-    }
-}
-
-impl OriginCell {
-    /// The cell of a revision that was registered at `confirmed`, and what was known of the agent before.
-    fn new(confirmed_at: Timestamp, before: Option<&Self>, service: &Arc<Service>) -> Self {
-        let redeploy_interval = before.and_then(|before| before.known.load().redeploy_interval);
-        let known = Known { confirmed_at, redeploy_interval, lease: None };
-        Self { known: ArcSwap::from_pointee(known), service: Arc::clone(service) }
-    }
-
-    fn update(&self, change: impl Fn(&mut Known)) {
-        self.known.rcu(|before| {
-            let mut after = Known::clone(before);
-            change(&mut after);
-            // Most of what is read from the liveness table was read before.
-            if after == **before { Arc::clone(before) } else { Arc::new(after) }
-        });
-    }
-
-    fn read(&self, registered_at: Timestamp) -> Origin {
-        let known = self.known.load();
-        Origin {
-            registered_at,
-            confirmed_at: Some(known.confirmed_at),
-            redeploy_interval: known.redeploy_interval,
-            lease: known
-                .lease
-                .map(|lease| LeaseHeld { ttl: lease.ttl, lapsed: lease.has_lapsed(self.service.now()) }),
-        }
-    }
-}
-
-impl Known {
-    /// A confirmation, unless a later one is known. Leases are ordered by the clock that they run on, which is not set
-    /// back; where there is none to compare, by the wall clock.
-    fn confirm(&mut self, at: Timestamp, lease: Option<Lease>) {
-        let is_later = match (self.lease, lease) {
-            (None, _) => true,
-            (Some(held), Some(given)) if held.confirmed != given.confirmed => {
-                given.confirmed > held.confirmed
-            }
-            (Some(_), _) => at >= self.confirmed_at,
-        };
-        if is_later {
-            self.lease = lease;
-        }
-        self.confirmed_at = self.confirmed_at.max(at);
     }
 }
 
@@ -405,14 +329,7 @@ impl State {
     /// Takes what is known of an agent outside the ledger. Rows of agents that are not here yet come again.
     pub fn take_liveness(&self, row: &Liveness) {
         let Some(agent) = self.agents.get(&row.agent) else { return };
-        let is_of_revision = row.revision == agent.revision;
-        let interval = median_gap(&row.registers);
-        agent.origin.update(|known| {
-            known.redeploy_interval = interval;
-            if is_of_revision {
-                known.confirm(row.origin_confirmed_at, row.lease);
-            }
-        });
+        agent.origin.take(row, row.revision == agent.revision);
     }
 
     /// Takes a confirmation of `revision`. False when another one is here.
@@ -426,13 +343,13 @@ impl State {
         let Some(agent) = self.agents.get(agent).filter(|agent| agent.revision == revision) else {
             return false;
         };
-        agent.origin.update(|known| known.confirm(at, lease));
+        agent.origin.confirm(at, lease);
         true
     }
 
     /// Takes the service clock as the authority told it.
     pub fn take_service(&self, service: Duration) {
-        self.service.0.store(u64::try_from(service.as_micros()).unwrap_or(u64::MAX), Ordering::Release);
+        self.service.set(service);
     }
 
     /// The service clock as it is known here.
@@ -454,50 +371,4 @@ fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
 fn lenient(bytes: Bytes) -> Result<Arc<Card>, String> {
     let limits = Limits { max_bytes: usize::MAX, max_skills: usize::MAX, ..Limits::default() };
     Card::check(bytes, &limits).map(Arc::new).map_err(|error| format!("its card is refused: {error}"))
-}
-
-/// The median gap between registers; unknown below three registers.
-fn median_gap(registers: &[Timestamp]) -> Option<Duration> {
-    if registers.len() < 3 {
-        return None;
-    }
-    let mut gaps: Vec<Duration> = registers.windows(2).map(|pair| pair[1].since(pair[0])).collect();
-    gaps.sort_unstable();
-    let middle = gaps.len() / 2;
-    Some(if gaps.len() % 2 == 1 { gaps[middle] } else { (gaps[middle - 1] + gaps[middle]) / 2 })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_is_renewed_by_a_later_confirmation_also_when_the_wall_was_set_back() {
-        let at = |secs: i64| Timestamp::from_micros(secs * 1_000_000);
-        let lease = |confirmed| {
-            Some(Lease { ttl: Duration::from_secs(30), confirmed: Duration::from_secs(confirmed) })
-        };
-        let mut known = Known { confirmed_at: at(100), redeploy_interval: None, lease: None };
-        known.confirm(at(90), lease(5));
-        assert_eq!((known.confirmed_at, known.lease), (at(100), lease(5)), "set back since the register");
-        known.confirm(at(91), lease(6));
-        assert_eq!(known.lease, lease(6));
-        known.confirm(at(120), lease(7));
-        known.confirm(at(110), lease(6));
-        assert_eq!((known.confirmed_at, known.lease), (at(120), lease(7)), "read before, taken after");
-        known.confirm(at(110), None);
-        assert_eq!(known.lease, lease(7));
-        known.confirm(at(120), None);
-        assert_eq!(known.lease, None);
-    }
-
-    #[test]
-    fn redeploy_interval_is_the_median_gap_and_unknown_below_three() {
-        let at =
-            |secs: &[i64]| secs.iter().map(|s| Timestamp::from_micros(s * 1_000_000)).collect::<Vec<_>>();
-        assert_eq!(median_gap(&at(&[])), None);
-        assert_eq!(median_gap(&at(&[1, 2])), None);
-        assert_eq!(median_gap(&at(&[0, 10, 40])), Some(Duration::from_secs(20)));
-        assert_eq!(median_gap(&at(&[0, 10, 40, 1000])), Some(Duration::from_secs(30)));
-    }
 }

@@ -220,7 +220,7 @@ pub async fn confirmations_and_registers_do_not_lock_each_other_out(ledger: &Led
         for round in 0..10 {
             let mut asked: Vec<_> = names.iter().map(|name| (name.as_str(), &*card)).collect();
             asked.rotate_left((turn * 7 + round) % names.len());
-            if turn % 2 == 0 {
+            if turn.is_multiple_of(2) {
                 asked.reverse();
             }
             let answers = ledger.confirm(&asked).await;
