@@ -192,10 +192,11 @@ pub trait ServiceClock: Send + Sync + std::fmt::Debug {
     async fn tick(&self) -> Result<Duration, Error>;
 }
 
-/// What a tick makes of the service clock, in microseconds. The clock goes on when the store's own was set back.
+/// What a tick makes of the service clock, in microseconds. When the store's own clock was set back, the next tick
+/// counts from there.
 fn ticked(elapsed: i64, advanced_at: i64, now: i64) -> i64 {
     let most = i64::try_from(TICK_MOST.as_micros()).unwrap_or(i64::MAX);
-    elapsed.saturating_add(now.saturating_sub(advanced_at).clamp(1, most))
+    elapsed.saturating_add(now.saturating_sub(advanced_at).clamp(0, most))
 }
 
 /// How many rows of the liveness table are read at once.
