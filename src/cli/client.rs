@@ -178,7 +178,21 @@ impl Client {
         id: &RequestId,
         printer: &mut Printer,
     ) -> Result<Answer, Failure> {
-        let request = request.keyed(id);
+        self.until_done(request.keyed(id), Some(id), printer).await
+    }
+
+    /// Sends what may be done any number of times, again where that may help.
+    pub(super) async fn confirm(&self, request: Request, printer: &mut Printer) -> Result<Answer, Failure> {
+        self.until_done(request, None, printer).await
+    }
+
+    async fn until_done(
+        &self,
+        request: Request,
+        id: Option<&RequestId>,
+        printer: &mut Printer,
+    ) -> Result<Answer, Failure> {
+        let under = if id.is_some() { " under the same request id" } else { "" };
         let Pauses { first: mut pause, longest } = self.pauses;
         for attempt in 2.. {
             let (failure, asked) = match self.sent(&request).await {
@@ -195,7 +209,7 @@ impl Client {
                 return Err(failure);
             }
             if attempt > ATTEMPTS {
-                if in_doubt(&failure) {
+                if let Some(id) = id.filter(|_| in_doubt(&failure)) {
                     printer.note(format_args!(
                         "whether it was done is not known: run it again with --request-id {id} to find out"
                     ));
@@ -204,7 +218,7 @@ impl Client {
             }
             let next = asked.unwrap_or(Duration::ZERO).max(jittered(pause)).min(longest);
             printer.note(format_args!(
-                "{failure}; sending it again in {} under the same request id ({attempt} of {ATTEMPTS})",
+                "{failure}; sending it again in {}{under} ({attempt} of {ATTEMPTS})",
                 words::duration(next)
             ));
             tokio::time::sleep(next).await;
@@ -283,7 +297,7 @@ impl Client {
 }
 
 /// Whether the same write may be sent again under the same id.
-fn may_be_sent_again(failure: &Failure) -> bool {
+pub(super) fn may_be_sent_again(failure: &Failure) -> bool {
     match failure {
         Failure::Unreachable { .. } => true,
         Failure::Refused(refused) => refused

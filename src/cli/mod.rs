@@ -8,6 +8,7 @@
 mod arguments;
 mod card;
 mod client;
+mod confirm;
 mod demo;
 mod diff;
 mod exit;
@@ -65,6 +66,8 @@ enum Command {
     Rollback(rollback::Args),
     /// Resolve an agent under a fence, as a caller does
     Resolve(Box<resolve::Args>),
+    /// Confirm that an agent still serves its card: a heartbeat
+    Confirm(confirm::Args),
     /// List and search agents
     List(list::Args),
     /// Watch agents: what there is, then every change as it happens
@@ -114,6 +117,7 @@ impl Command {
             Self::Retire(args) => retire::run(args, printer).await,
             Self::Rollback(args) => rollback::run(args, printer).await,
             Self::Resolve(args) => resolve::run(*args, printer).await,
+            Self::Confirm(args) => confirm::run(args, printer).await,
             Self::List(args) => list::run(args, printer).await,
             Self::Watch(args) => watch::run(args, printer).await,
             Self::History(args) => history::run(args, printer).await,
@@ -157,6 +161,15 @@ mod tests {
             "register acme/a",
             "register acme/a card.json --expect now",
             "rollback acme/a",
+            "confirm",
+            "confirm acme/a",
+            "confirm acme/a --digest sha256:abc",
+            "confirm acme/a --digest e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 --card c.json",
+            "confirm acme/a --from fleet.txt",
+            "confirm --from fleet.txt --card c.json",
+            "confirm acme/a --card c.json --every 0",
+            "confirm acme/a --card c.json --every 500ms",
+            "register acme/a card.json --ttl 30",
             "rollback acme/a --to 0",
             "list --limit 0",
             "diff acme/a --from x",
@@ -174,7 +187,10 @@ mod tests {
             format!("resolve acme/a --pin {good} --skill a;in=text/plain --skill b --max-staleness any"),
             format!("resolve acme/a --known {good} --min-revision 7@1042.9f86d081884c7d65 --wait 0"),
             format!("register acme/a - --expect {good} --release 7 --note n --source s --dry-run"),
-            "register acme/a card.json --expect absent --json".to_owned(),
+            "register acme/a card.json --expect absent --ttl 30s --json".to_owned(),
+            format!("confirm acme/a --digest {good} --every 20s"),
+            "confirm acme/a --card - --json".to_owned(),
+            "confirm --from - --every 1m".to_owned(),
             "watch acme/a acme/b --namespace globex --class breaking --no-cards --json".to_owned(),
             "watch --from 1.9f86d081884c7d65".to_owned(),
             "--json resolve acme/a --at 1.9f86d081884c7d65".to_owned(),

@@ -3,9 +3,11 @@
 //! Holds no SQL. The facts of a revision are taken from its entry's body, which is hashed; a column beside it
 //! could disagree.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Body, Error, Kind, Outcome, Revision, RevisionKind};
+use super::{Body, Error, Kind, Lease, Outcome, Revision, RevisionKind};
 use crate::card::{Change, Class, Item, ItemKind};
 use crate::terms::{AgentName, Digest, Position};
 
@@ -135,6 +137,22 @@ pub(super) fn number(value: i64) -> Result<u64, Error> {
 /// A count for the database. What is beyond its numbers is beyond its rows too.
 pub(super) fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Microseconds for the database.
+pub(super) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Microseconds from the database.
+pub(super) fn duration(micros: i64) -> Result<Duration, Error> {
+    number(micros).map(Duration::from_micros)
+}
+
+/// A lease, where an agent was registered with one.
+pub(super) fn lease(ttl: Option<i64>, confirmed: i64) -> Result<Option<Lease>, Error> {
+    let Some(ttl) = ttl else { return Ok(None) };
+    Ok(Some(Lease { ttl: duration(ttl)?, confirmed: duration(confirmed)? }))
 }
 
 /// A limit for the database.

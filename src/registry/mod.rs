@@ -1,13 +1,14 @@
 //! What may be done: the use cases that both wires share.
 //!
 //! Takes and gives domain types; knows no wire and no store. Reads go to the view and, for the past, to
-//! [`History`]; writes go to [`Writes`]. Every answer carries a freshness block, every failure a [`Refusal`].
+//! [`History`]; writes go to [`Writes`], heartbeats to [`Origins`]. Every answer carries a freshness block, every failure a [`Refusal`].
 
 mod consult;
 mod diff;
 mod history;
 mod judge;
 mod list;
+mod origins;
 mod refusal;
 pub mod replicate;
 mod resolve;
@@ -21,18 +22,19 @@ use tokio::time::Instant;
 
 use crate::card::Limits;
 use crate::clock::Moment;
-use crate::ledger::{History, Writes};
+use crate::ledger::{History, Origins, Writes};
 use crate::telemetry::Metrics;
 use crate::terms::{MaxStaleness, Position, Principal};
 use crate::view::View;
 
 // What use cases take and give of the layers below: the wires see those only through here.
-pub use crate::ledger::{Entry, Expect, Outcome, Revision, RevisionKind};
+pub use crate::ledger::{Entry, Expect, Lease, Outcome, Revision, RevisionKind};
 pub use crate::view::Agent;
 pub use diff::Diff;
 pub use history::{Past, RevisionPage, Start, Watermark};
 pub use judge::Rules;
 pub use list::{Filter, List, Page};
+pub use origins::{ConfirmItem, Confirmation, ConfirmedItem};
 pub use refusal::{Parts, Refusal};
 pub use resolve::{Batch, BatchItem, Resolve, Resolved};
 pub use watch::{Because, Checkpoint, Event, Subscription, Told, Watch};
@@ -105,6 +107,7 @@ pub struct Registry {
     view: View,
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
+    origins: Arc<dyn Origins>,
     settings: Arc<Settings>,
     streams: Arc<watch::Streams>,
     room: replicate::Room,
@@ -116,12 +119,13 @@ impl Registry {
         view: View,
         history: Arc<dyn History>,
         writes: Arc<dyn Writes>,
+        origins: Arc<dyn Origins>,
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
         let streams = Arc::new(watch::Streams::new(&settings.watch));
         let room = replicate::Room::for_sessions(settings.max_edges);
-        Self { view, history, writes, settings: Arc::new(settings), streams, room, metrics }
+        Self { view, history, writes, origins, settings: Arc::new(settings), streams, room, metrics }
     }
 
     /// A call that arrives now.

@@ -33,6 +33,7 @@
 
 mod convert;
 mod history;
+mod origins;
 mod session;
 mod writes;
 

@@ -3,14 +3,14 @@
 //! Every conversion leaves the card out: whoever writes an answer splices its bytes in.
 
 use super::{
-    AgentEvent, AgentItem, Change, Condition, Diff, Envelope, Freshness, Inspection, Item, LedgerEntry,
-    Problem, Registered, RevisionItem, Violation, Warning, WatchCheckpoint, Watermark,
+    AgentEvent, AgentItem, Change, Condition, Confirmation, Diff, Envelope, Freshness, Inspection, Item,
+    LedgerEntry, Problem, Registered, RevisionItem, Violation, Warning, WatchCheckpoint, Watermark,
 };
 use crate::registry::{
-    Agent, Checkpoint, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Told, Written,
+    self, Agent, Checkpoint, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Told, Written,
 };
 use crate::terms::{Digest, ceil_millis};
-use crate::{card, fence, registry, terms};
+use crate::{card, fence, terms};
 
 /// Bytes of items that a change shows: two large cards can differ in more than an answer may hold.
 const CHANGE_MAX: usize = 1024 * 1024;
@@ -31,6 +31,8 @@ impl From<&terms::Freshness> for Freshness {
             origin_confirmed_at: confirmed_at.map(|at| at.to_string()),
             observed_redeploy_interval_ms: origin.and_then(|o| o.redeploy_interval).map(ceil_millis),
             revalidate_after_ms: origin.and_then(terms::Origin::revalidate_after).map(ceil_millis),
+            lease_ttl_ms: origin.and_then(|origin| origin.lease).map(|lease| ceil_millis(lease.ttl)),
+            unconfirmed: origin.and_then(|origin| origin.lease).map(|lease| lease.lapsed),
         }
     }
 }
@@ -233,6 +235,19 @@ impl From<&Checkpoint> for WatchCheckpoint {
             set_digest: checkpoint.set_digest.to_string(),
             nonce: checkpoint.nonce.as_deref().map(str::to_owned),
             staleness_ms: checkpoint.staleness.map(ceil_millis),
+        }
+    }
+}
+
+impl From<&registry::Confirmation> for Confirmation {
+    fn from(confirmation: &registry::Confirmation) -> Self {
+        Self {
+            agent: confirmation.agent.to_string(),
+            revision: confirmation.revision,
+            position: confirmation.position.map(|position| position.to_string()),
+            origin_confirmed_at: confirmation.origin_confirmed_at.to_string(),
+            lease_ttl_ms: confirmation.lease.map(|lease| ceil_millis(lease.ttl)),
+            freshness: (&confirmation.freshness).into(),
         }
     }
 }

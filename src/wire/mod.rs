@@ -9,6 +9,7 @@
 //! Cards are never written anew: [`splice()`] puts the stored bytes into an answer as they are.
 
 mod batch;
+mod confirm;
 mod convert;
 mod envelope;
 mod fence;
@@ -22,6 +23,7 @@ mod watch;
 mod write;
 
 pub use batch::{BatchAnswer, BatchItem, BatchRequest, BatchWanted};
+pub use confirm::{Confirm, ConfirmAnswer, ConfirmAnswered, ConfirmBatch, ConfirmWanted, Confirmation};
 pub use convert::{agent_items, revision_items};
 pub use envelope::{AgentItem, Envelope, List};
 pub use fence::{Fence, Invalid, RevisionText, Skill, duration, max_staleness, position};

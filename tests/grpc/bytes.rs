@@ -97,6 +97,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         note: Some("n".to_owned()),
         source: Some("s".to_owned()),
         dry_run: true,
+        ttl_ms: Some(1_000),
     };
     let retire = pb::RetireRequest { agent: agent(), expect: expect(), dry_run: true, ..Default::default() };
     let rollback = pb::RollbackRequest { agent: agent(), to: 1, dry_run: true, ..Default::default() };
@@ -117,6 +118,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     };
     let revisions =
         pb::ListRevisionsRequest { agent: agent(), page_token: "00".to_owned(), ..Default::default() };
+    let item = pb::OriginItem { agent: agent(), content_digest: cardfence::terms::Digest::of(b"x").tagged() };
+    let confirm = pb::ConfirmOriginRequest { items: vec![item; 3] };
     let diff = pb::DiffRevisionsRequest { agent: agent(), from: Some(1), to: Some(1), ..Default::default() };
     let watermark =
         pb::WatermarkRequest { at_least: Some(position()), wait_ms: Some(0), ..Default::default() };
@@ -139,6 +142,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("/cardfence.v1.Registry/ListAgents", list.encode_to_vec()),
         ("/cardfence.v1.Registry/GetRevision", get.encode_to_vec()),
         ("/cardfence.v1.Registry/ListRevisions", revisions.encode_to_vec()),
+        ("/cardfence.v1.Registry/ConfirmOrigin", confirm.encode_to_vec()),
         ("/cardfence.v1.Registry/DiffRevisions", diff.encode_to_vec()),
         ("/cardfence.v1.Watch/Watermark", watermark.encode_to_vec()),
         ("/cardfence.v1.Watch/Watch", watch.encode_to_vec()),

@@ -22,6 +22,7 @@ mod ledger_sessions;
 mod ledger_wire;
 mod load;
 mod no_lie;
+mod origins;
 mod standby;
 mod support;
 mod traces;

@@ -5,6 +5,7 @@
 
 mod doubts;
 mod freshness;
+mod leases;
 mod random;
 mod servers;
 mod subscriber;

@@ -159,6 +159,7 @@ pub(crate) fn registering(name: &str, bytes: Bytes) -> Register {
         release: None,
         note: None,
         source: None,
+        ttl: None,
         dry_run: false,
     }
 }

@@ -104,6 +104,16 @@ impl pb::registry_server::Registry for Service {
         }
     }
 
+    async fn confirm_origin(
+        &self,
+        request: Request<pb::ConfirmOriginRequest>,
+    ) -> Result<Response<pb::ConfirmOriginResponse>, Status> {
+        let call = call_of(&self.registry, &request);
+        let items = convert::items(request.into_inner())?;
+        let (items, freshness) = self.registry.confirm_origins(&call, items).await?;
+        answer(convert::confirmed(items, &freshness))
+    }
+
     async fn diff_revisions(
         &self,
         request: Request<pb::DiffRevisionsRequest>,

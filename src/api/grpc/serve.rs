@@ -34,6 +34,7 @@ pub(super) const PATHS: &[&str] = &[
     "/cardfence.v1.Registry/ListAgents",
     "/cardfence.v1.Registry/GetRevision",
     "/cardfence.v1.Registry/ListRevisions",
+    "/cardfence.v1.Registry/ConfirmOrigin",
     "/cardfence.v1.Registry/DiffRevisions",
     "/cardfence.v1.Watch/Watermark",
     "/cardfence.v1.Watch/Watch",

@@ -111,6 +111,7 @@ pub(super) const WRITE: &[Parameter] = &[
 
 pub(super) const RELEASE: &str = "release";
 pub(super) const SOURCE: &str = "source";
+pub(super) const TTL: &str = "ttl";
 
 pub(super) const REGISTER: &[Parameter] = &[
     parameter(
@@ -119,6 +120,11 @@ pub(super) const REGISTER: &[Parameter] = &[
         "SemVer or an integer of the pipeline; a lower one than before is refused",
     ),
     parameter(SOURCE, Kind::Text, "Where the card came from, for people"),
+    parameter(
+        TTL,
+        Kind::Text,
+        "A lease, 1s to 30d: an agent that is not confirmed for so long is told as `unconfirmed`",
+    ),
 ];
 
 pub(super) const TO: &str = "to";

@@ -65,6 +65,8 @@ pub(super) enum Sent {
     Nothing,
     Card,
     Batch,
+    Confirm,
+    ConfirmBatch,
 }
 
 /// An answer that a route gives when it does not refuse.
@@ -87,6 +89,8 @@ pub(super) enum Shape {
     Envelope,
     Registered,
     Batch,
+    Confirmation,
+    Confirmed,
     Agents,
     Revisions,
     Revision,

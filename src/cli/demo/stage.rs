@@ -45,6 +45,8 @@ impl Stage {
             authority: None,
             history: parts.history.clone(),
             writes: parts.writes.clone(),
+            origins: parts.origins.clone(),
+            service: None,
             nudges: parts.nudges.clone(),
             tasks: Vec::new(),
             stop: CancellationToken::new(),

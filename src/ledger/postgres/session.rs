@@ -12,7 +12,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Row as _};
 
 use super::error::error;
-use super::{READ, STEP, transact};
+use super::{READ, STEP, origins, transact};
 use crate::ledger::Error;
 
 /// A server that was not there for so long is given up.
@@ -88,6 +88,8 @@ pub(super) enum Role {
     /// The view's feed, which may load a lot.
     Follow,
     Writer,
+    /// Confirms origins and ticks.
+    Origins,
     Nudge,
     Migrate,
 }
@@ -102,7 +104,7 @@ impl Role {
         let (statement, read_only) = match self {
             Self::History => (STEP - Duration::from_millis(500), true),
             Self::Follow => (READ - Duration::from_millis(500), true),
-            Self::Writer | Self::Nudge => (STEP - Duration::from_millis(500), false),
+            Self::Writer | Self::Origins | Self::Nudge => (STEP - Duration::from_millis(500), false),
             Self::Migrate => (Duration::ZERO, false),
         };
         format!(
@@ -224,8 +226,10 @@ impl Connector {
         if !pooled {
             best_effort(&mut connection).await.map_err(|e| failed(&e))?;
         }
-        if role == Role::Writer && !pooled {
-            transact::prepare(&mut connection).await.map_err(|e| failed(&e))?;
+        match role {
+            Role::Writer if !pooled => transact::prepare(&mut connection).await.map_err(|e| failed(&e))?,
+            Role::Origins if !pooled => origins::prepare(&mut connection).await.map_err(|e| failed(&e))?,
+            _ => {}
         }
         Ok(Session { connection, pooled, server: facts.started })
     }

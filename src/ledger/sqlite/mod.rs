@@ -1,8 +1,8 @@
 //! The ledger in one SQLite file, for one process: the embedded store, and the default.
 //!
 //! The file is in WAL mode with `synchronous=FULL`: an acknowledged write is on the disk. Both are read back
-//! after every opening, since SQLite ignores what it cannot do. One connection writes; a few read, and each
-//! [`Reading`](super::Reading) has its own.
+//! after every opening, since SQLite ignores what it cannot do. One connection writes the ledger and another what
+//! need not outlive a power cut, never at once; a few read, and each [`Reading`](super::Reading) has its own.
 //!
 //! # One process
 //!
@@ -13,6 +13,7 @@
 
 mod error;
 mod migrate;
+mod origins;
 mod read;
 mod row;
 mod transact;
@@ -51,6 +52,8 @@ struct Inner {
     clock: Clock,
     /// The connection that writes, while no transaction has it. `None`: to be opened.
     writer: Arc<Mutex<Option<SqliteConnection>>>,
+    /// The connection that writes confirmations and ticks. Taken by who holds `writer`.
+    origins: Arc<Mutex<Option<SqliteConnection>>>,
     readers: SqlitePool,
     /// Held until the last clone is gone.
     _lock: File,
@@ -95,7 +98,7 @@ impl Sqlite {
             .acquire_timeout(BUSY)
             .connect_lazy_with(options(&path).read_only(true));
         let writer = Arc::new(Mutex::new(Some(writer)));
-        Ok(Self(Arc::new(Inner { path, clock, writer, readers, _lock: lock })))
+        Ok(Self(Arc::new(Inner { path, clock, writer, origins: Arc::default(), readers, _lock: lock })))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Rows ↔ domain, for this store. Nothing else here names both.
 
+use std::time::Duration;
+
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
@@ -44,6 +46,11 @@ pub(super) fn digest_at(row: &SqliteRow, ledger_id: &str, asked: u64) -> Result<
         None if asked == 0 => Ok(Some(chain::origin(ledger_id))),
         None => Ok(None),
     }
+}
+
+/// The service clock.
+pub(super) fn service(row: &SqliteRow) -> Result<Duration, Error> {
+    stored::duration(row.try_get("elapsed").map_err(unreadable)?)
 }
 
 struct SqliteEntry {
@@ -97,6 +104,8 @@ struct SqliteLiveness {
     revision: i64,
     origin_confirmed_at: i64,
     registers: String,
+    ttl: Option<i64>,
+    confirmed_service: i64,
 }
 
 pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
@@ -107,6 +116,8 @@ pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
             revision: row.try_get("revision")?,
             origin_confirmed_at: row.try_get("origin_confirmed_at")?,
             registers: row.try_get("registers")?,
+            ttl: row.try_get("ttl")?,
+            confirmed_service: row.try_get("confirmed_service")?,
         })
     };
     let row: SqliteLiveness = read().map_err(unreadable)?;
@@ -115,7 +126,7 @@ pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
         revision: stored::number(row.revision)?,
         origin_confirmed_at: Timestamp::from_micros(row.origin_confirmed_at),
         registers: registers(Some(&row.registers))?,
-        lease: None,
+        lease: stored::lease(row.ttl, row.confirmed_service)?,
     })
 }
 
@@ -138,6 +149,7 @@ struct SqliteSeen {
     request: Option<SqliteRequest>,
     registers: Option<String>,
     release: Option<String>,
+    confirmed_at: Option<i64>,
 }
 
 struct SqliteCurrent {
@@ -184,7 +196,13 @@ impl SqliteSeen {
             }),
             None => None,
         };
-        Ok(Self { current, request, registers: row.try_get("registers")?, release: row.try_get("release")? })
+        Ok(Self {
+            current,
+            request,
+            registers: row.try_get("registers")?,
+            release: row.try_get("release")?,
+            confirmed_at: row.try_get("origin_confirmed_at")?,
+        })
     }
 }
 
@@ -222,6 +240,7 @@ pub(super) fn seen(row: &SqliteRow, ledger_id: &str, expect_seq: Option<u64>) ->
         request,
         release: row.release,
         registers: registers(row.registers.as_deref())?,
+        confirmed_at: row.confirmed_at.map(Timestamp::from_micros),
         digest_at_expected,
     })
 }

@@ -169,6 +169,8 @@ pub(super) fn freshness(freshness: &Freshness) -> pb::Freshness {
         origin_confirmed_at: origin.and_then(|origin| origin.confirmed_at).map(timestamp),
         observed_redeploy_interval_ms: origin.and_then(|origin| origin.redeploy_interval).map(millis),
         revalidate_after_ms: origin.and_then(|origin| origin.revalidate_after()).map(millis),
+        lease_ttl_ms: origin.and_then(|origin| origin.lease).map(|lease| millis(lease.ttl)),
+        unconfirmed: origin.and_then(|origin| origin.lease).map(|lease| lease.lapsed),
     }
 }
 

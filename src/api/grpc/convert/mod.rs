@@ -6,6 +6,7 @@
 
 mod answer;
 mod batch;
+mod origins;
 mod problem;
 mod replicate;
 mod request;
@@ -13,6 +14,7 @@ mod watch;
 
 pub(super) use answer::{agents_page, diff, ledger_page, past, resolved, revisions_page, watermark, written};
 pub(super) use batch::batch as batch_answer;
+pub(super) use origins::{confirmed, items};
 pub(super) use problem::{cut, problem};
 pub(super) use replicate::{Ask, ask, entries, head, liveness, moved, part};
 pub(super) use request::{

@@ -35,6 +35,7 @@ pub(in super::super) fn register(request: pb::RegisterRequest) -> Result<Registe
         release: request.release,
         note: request.note,
         source: request.source,
+        ttl: millis("ttl_ms", request.ttl_ms)?,
         dry_run: request.dry_run,
     })
 }

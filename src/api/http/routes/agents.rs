@@ -88,6 +88,7 @@ async fn register(http: Http, ask: Ask) -> Result<Response, Refusal> {
         release: ask.params.owned(p::RELEASE),
         note: ask.params.owned(p::NOTE),
         source: ask.params.owned(p::SOURCE),
+        ttl: ask.params.text(p::TTL).map(|text| wire::duration(p::TTL, text)).transpose().map_err(invalid)?,
         dry_run,
     };
     written(&http, &http.registry.register(&call, request).await?)

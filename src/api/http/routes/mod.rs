@@ -1,6 +1,7 @@
 //! The routes: one file per resource, one table over all.
 
 mod agents;
+mod confirm;
 mod diff;
 mod health;
 mod ledger;
@@ -19,6 +20,7 @@ static ALL: &[&[Route]] = &[
     agents::ROUTES,
     well_known::ROUTES,
     resolve::ROUTES,
+    confirm::ROUTES,
     list::ROUTES,
     revisions::ROUTES,
     diff::ROUTES,

@@ -3,6 +3,7 @@
 mod batch;
 mod cards;
 mod conditional;
+mod confirm;
 mod history;
 mod listing;
 mod malformed;
