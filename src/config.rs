@@ -2,6 +2,8 @@
 //!
 //! One list of settings ([`Args`]) serves all three: the flag's name is the environment variable's and the
 //! file's member. [`Config`] is what comes out, checked; a contradiction is refused at start, by name.
+//!
+//! The file is long because every setting is here in each of its forms.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,6 +13,11 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::terms::{display_duration, parse_duration};
+
+/// A message is at most 3 MiB, and holds more than a card.
+const CARD_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Upstreams of one edge.
+const UPSTREAMS_MAX: usize = 8;
 
 /// The settings of a server. Every one is optional; durations are written like `250ms`, `5s`, `2m`.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
@@ -22,6 +29,10 @@ pub struct Args {
     /// `sqlite:PATH`, created when absent, or `postgres://…` [default: sqlite:cardfence.db]
     #[arg(long, env = "CARDFENCE_STORE", value_name = "URL", hide_env_values = true)]
     pub store: Option<String>,
+    /// Follow this server instead of keeping a ledger: be an edge of a node or of another edge. Several, separated by
+    /// commas, are tried in order
+    #[arg(long, env = "CARDFENCE_UPSTREAM", value_name = "URL[,URL…]")]
+    pub upstream: Option<String>,
     /// `apply` brings the schema up to date at start, `check` refuses another schema [default: apply]
     #[arg(long, env = "CARDFENCE_MIGRATE", value_name = "MODE")]
     pub migrate: Option<String>,
@@ -62,7 +73,10 @@ pub struct Args {
     /// Connections at once; further ones wait to be accepted [default: 16384]
     #[arg(long, env = "CARDFENCE_MAX_CONNECTIONS", value_name = "COUNT")]
     pub max_connections: Option<usize>,
-    /// Size of a card in bytes [default: 262144]
+    /// Edges that may follow this server at once [default: 256]
+    #[arg(long, env = "CARDFENCE_MAX_EDGES", value_name = "COUNT")]
+    pub max_edges: Option<usize>,
+    /// Size of a card in bytes, at most 2097152 [default: 262144]
     #[arg(long, env = "CARDFENCE_MAX_CARD_BYTES", value_name = "BYTES")]
     pub max_card_bytes: Option<usize>,
     /// Where to send traces over OTLP (gRPC), such as `http://127.0.0.1:4317` [default: nowhere]
@@ -83,12 +97,15 @@ pub enum StoreUrl {
     Sqlite(PathBuf),
     /// A PostgreSQL database. Held whole, password included: `Display` and `Debug` hide it.
     Postgres(String),
+    /// Nowhere here: with a node or an edge at one of these URLs.
+    Upstream(Vec<String>),
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Upstream(urls) => f.write_str(&urls.join(",")),
             Self::Postgres(url) => match url::Url::parse(url) {
                 Ok(mut url) => {
                     if url.password().is_some() && url.set_password(Some("***")).is_err() {
@@ -141,6 +158,7 @@ pub struct Config {
     pub drain_timeout: Duration,
     pub max_requests: usize,
     pub max_connections: usize,
+    pub max_edges: usize,
     pub max_card_bytes: usize,
     pub otlp_endpoint: Option<String>,
     pub log_format: LogFormat,
@@ -182,6 +200,7 @@ impl Args {
         Self {
             listen: self.listen.or(lower.listen),
             store: self.store.or(lower.store),
+            upstream: self.upstream.or(lower.upstream),
             migrate: self.migrate.or(lower.migrate),
             pooled: self.pooled.or(lower.pooled),
             node: self.node.or(lower.node),
@@ -195,6 +214,7 @@ impl Args {
             drain_timeout: self.drain_timeout.or(lower.drain_timeout),
             max_requests: self.max_requests.or(lower.max_requests),
             max_connections: self.max_connections.or(lower.max_connections),
+            max_edges: self.max_edges.or(lower.max_edges),
             max_card_bytes: self.max_card_bytes.or(lower.max_card_bytes),
             otlp_endpoint: self.otlp_endpoint.or(lower.otlp_endpoint),
             log_format: self.log_format.or(lower.log_format),
@@ -213,7 +233,14 @@ impl Args {
         }
         let config = Config {
             listen,
-            store: store(self.store.as_deref().unwrap_or("sqlite:cardfence.db"))?,
+            store: match (self.store, self.upstream) {
+                (Some(_), Some(urls)) => {
+                    let allowed = "one of store and upstream: an edge keeps no ledger";
+                    return Err(invalid("upstream", &upstream(&urls)?.to_string(), allowed));
+                }
+                (None, Some(urls)) => upstream(&urls)?,
+                (store, None) => self::store(store.as_deref().unwrap_or("sqlite:cardfence.db"))?,
+            },
             migrate: match self.migrate.as_deref() {
                 None | Some("apply") => Migrate::Apply,
                 Some("check") => Migrate::Check,
@@ -230,6 +257,7 @@ impl Args {
             drain_timeout: duration("drain_timeout", self.drain_timeout, 10_000)?,
             max_requests: count("max_requests", self.max_requests, 4_096)?,
             max_connections: count("max_connections", self.max_connections, 16_384)?,
+            max_edges: count("max_edges", self.max_edges, 256)?,
             max_card_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
             otlp_endpoint: self.otlp_endpoint.map(endpoint).transpose()?,
             log_format: match self.log_format.as_deref() {
@@ -262,6 +290,13 @@ impl Config {
                 "check, with pooled: migrations need the database itself",
             ));
         }
+        if self.max_card_bytes > CARD_BYTES_MAX {
+            let allowed = format!("at most {CARD_BYTES_MAX}: it must fit into a message");
+            return Err(invalid("max_card_bytes", &self.max_card_bytes.to_string(), &allowed));
+        }
+        if self.pooled && matches!(self.store, StoreUrl::Upstream(_)) {
+            return Err(invalid("pooled", "true", "false, with upstream: there is no database"));
+        }
         positive("exchange_timeout", self.exchange_timeout)?;
         positive("write_timeout", self.write_timeout)?;
         positive("request_timeout", self.request_timeout)?;
@@ -277,7 +312,8 @@ impl fmt::Display for Config {
         let migrate = if self.migrate == Migrate::Apply { "apply" } else { "check" };
         let format = if self.log_format == LogFormat::Text { "text" } else { "json" };
         writeln!(f, "listen = \"{}\"", self.listen)?;
-        writeln!(f, "store = {:?}", self.store.to_string())?;
+        let store = if matches!(self.store, StoreUrl::Upstream(_)) { "upstream" } else { "store" };
+        writeln!(f, "{store} = {:?}", self.store.to_string())?;
         writeln!(f, "migrate = \"{migrate}\"")?;
         writeln!(f, "pooled = {}", self.pooled)?;
         if let Some(node) = &self.node {
@@ -297,6 +333,7 @@ impl fmt::Display for Config {
         }
         writeln!(f, "max_requests = {}", self.max_requests)?;
         writeln!(f, "max_connections = {}", self.max_connections)?;
+        writeln!(f, "max_edges = {}", self.max_edges)?;
         writeln!(f, "max_card_bytes = {}", self.max_card_bytes)?;
         if let Some(endpoint) = &self.otlp_endpoint {
             writeln!(f, "otlp_endpoint = {endpoint:?}")?;
@@ -336,6 +373,29 @@ fn store(text: &str) -> Result<StoreUrl, Error> {
     // What follows the scheme may hold a password.
     let shown = text.split(':').next().unwrap_or_default();
     Err(invalid("store", shown, "sqlite:PATH or postgres://…"))
+}
+
+/// Plain `http` URLs: no TLS is spoken yet, and to speak none where it was asked for would be worse than to refuse.
+fn upstream(text: &str) -> Result<StoreUrl, Error> {
+    let allowed = "http://host:port, or up to 8 of those separated by commas, without user, path or query; \
+                   https is not spoken yet";
+    // What follows the scheme may hold a password.
+    let refused = |url: &str| invalid("upstream", url.split("//").next().unwrap_or_default(), allowed);
+    let urls: Vec<&str> = text.split(',').map(str::trim).collect();
+    if urls.len() > UPSTREAMS_MAX {
+        return Err(invalid("upstream", &format!("{} URLs", urls.len()), allowed));
+    }
+    let checked = urls.into_iter().map(|text| {
+        let url = url::Url::parse(text).map_err(|_| refused(text))?;
+        let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        if url.scheme() == "http" && url.has_host() && plain && url.path() == "/" && url.fragment().is_none()
+        {
+            Ok(url.as_str().trim_end_matches('/').to_owned())
+        } else {
+            Err(refused(text))
+        }
+    });
+    checked.collect::<Result<_, _>>().map(StoreUrl::Upstream)
 }
 
 /// It goes with every answer, so it is short and one line.
@@ -410,6 +470,33 @@ mod tests {
     }
 
     #[test]
+    fn an_edge_keeps_no_ledger() {
+        let args = |upstream: &str| Args { upstream: Some(upstream.to_owned()), ..Args::default() };
+        let config = args("http://a:7878/, http://127.0.0.1:1").check().unwrap();
+        assert_eq!(
+            config.store,
+            StoreUrl::Upstream(vec!["http://a:7878".to_owned(), "http://127.0.0.1:1".to_owned()])
+        );
+        let again: Args = toml::from_str(&config.to_string()).unwrap();
+        assert_eq!(again.check().unwrap().store, config.store);
+        let both = Args { store: Some("sqlite:x".to_owned()), ..args("http://a:1") }.check();
+        assert!(both.unwrap_err().to_string().contains("one of store and upstream"));
+        for bad in [
+            "https://a:1",
+            "http://u:hunter2@a:1",
+            "http://a:1/x",
+            "a:1",
+            "",
+            "http://a:1,",
+            "http://a?hunter2",
+        ] {
+            let told = args(bad).check().unwrap_err().to_string();
+            assert!(told.contains("https is not spoken yet") && !told.contains("hunter2"), "{told}");
+        }
+        assert!(args(&["http://a:1"; 9].join(",")).check().is_err());
+    }
+
+    #[test]
     fn what_is_printed_is_a_file_that_reads_the_same() {
         let config = Args::default().check().unwrap();
         let again: Args = toml::from_str(&config.to_string()).unwrap();
@@ -435,6 +522,8 @@ mod tests {
             Args { listen: Some("localhost".to_owned()), ..Args::default() },
             Args { migrate: Some("yes".to_owned()), ..Args::default() },
             Args { max_requests: Some(0), ..Args::default() },
+            Args { max_edges: Some(0), ..Args::default() },
+            Args { max_card_bytes: Some(3_000_000), ..Args::default() },
             Args { node: Some("n".repeat(129)), ..Args::default() },
             Args { node: Some("two words".to_owned()), ..Args::default() },
             Args { otlp_endpoint: Some("http://user:hunter2@otel:4317".to_owned()), ..Args::default() },

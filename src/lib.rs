@@ -42,6 +42,7 @@ pub mod fence;
 
 // What is remembered, and what is served of it.
 pub mod ledger;
+pub mod upstream;
 pub mod view;
 
 // What may be done.

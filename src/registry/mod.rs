@@ -9,6 +9,7 @@ mod history;
 mod judge;
 mod list;
 mod refusal;
+pub mod replicate;
 mod resolve;
 mod write;
 
@@ -28,7 +29,7 @@ use crate::view::View;
 pub use crate::ledger::{Entry, Expect, Outcome, Revision, RevisionKind};
 pub use crate::view::Agent;
 pub use diff::Diff;
-pub use history::{Past, RevisionPage, Watermark};
+pub use history::{Past, RevisionPage, Start, Watermark};
 pub use judge::Rules;
 pub use list::{Filter, List, Page};
 pub use refusal::{Parts, Refusal};
@@ -67,6 +68,8 @@ pub struct Settings {
     /// The longest that a write may take.
     pub write_timeout: Duration,
     pub card: Limits,
+    /// Edges that may follow this server at once.
+    pub max_edges: usize,
     /// What this server is: `node`, `standby` or `edge`.
     pub role: &'static str,
 }
@@ -78,6 +81,7 @@ impl Default for Settings {
             default_wait: Duration::from_secs(1),
             write_timeout: Duration::from_secs(10),
             card: Limits::default(),
+            max_edges: 256,
             role: "node",
         }
     }
@@ -90,6 +94,7 @@ pub struct Registry {
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
     settings: Arc<Settings>,
+    room: replicate::Room,
     metrics: Metrics,
 }
 
@@ -101,7 +106,8 @@ impl Registry {
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
-        Self { view, history, writes, settings: Arc::new(settings), metrics }
+        let room = replicate::Room::for_sessions(settings.max_edges);
+        Self { view, history, writes, settings: Arc::new(settings), room, metrics }
     }
 
     /// A call that arrives now.

@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 
 use crate::card::Limits;
-use crate::config::Config;
+use crate::config::{Config, StoreUrl};
 use crate::telemetry::Metrics;
 
-pub use node::{Node, Parts, Tuning};
-pub use store::open;
+pub use node::{Node, Parts, Tuning, Writing};
+pub use store::{follow, open};
 
 /// Why a server could not be started, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,9 @@ pub enum Error {
 
 /// What the node's tasks get to end in, once nobody waits for an answer any more.
 const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// How long an edge may take to receive all that its upstream holds, as long as it goes on coming.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Bounds of serving.
 #[derive(Debug, Clone)]
@@ -73,7 +76,7 @@ pub async fn run(
     // The address first: a store that was opened has tasks, which somebody must end.
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let parts = store::open(&config.store, config.migrate, config.pooled).await?;
+    let parts = open(&config).await?;
     let node = Node::start(parts, tuning(&config, address), Metrics::new());
     let serving = Serving {
         request_timeout: config.request_timeout,
@@ -94,9 +97,15 @@ fn tuning(config: &Config, address: SocketAddr) -> Tuning {
     let mut tuning = Tuning::named(&name);
     tuning.feed.poll = config.poll;
     tuning.feed.exchange = config.exchange_timeout;
+    tuning.feed.reading = config.exchange_timeout * 5;
     tuning.registry.default_max_staleness = config.default_max_staleness;
     tuning.registry.default_wait = config.default_wait;
     tuning.registry.write_timeout = config.write_timeout;
+    tuning.registry.max_edges = config.max_edges;
+    if let StoreUrl::Upstream(_) = config.store {
+        tuning.registry.role = "edge";
+        tuning.feed.reading = SNAPSHOT_TIMEOUT;
+    }
     tuning.registry.card = Limits { max_bytes: config.max_card_bytes, ..Limits::default() };
     tuning
 }

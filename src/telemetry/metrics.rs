@@ -62,6 +62,10 @@ pub struct Metrics {
     pub writes: Family<OutcomeLabels, Counter>,
     pub changes: Family<ClassLabels, Counter>,
     pub silent_mutations: Counter,
+    pub edges: Gauge,
+    pub snapshots_given: Counter,
+    pub sessions: Counter,
+    pub snapshots_taken: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -105,6 +109,10 @@ impl Metrics {
             writes: Family::default(),
             changes: Family::default(),
             silent_mutations: Counter::default(),
+            edges: Gauge::default(),
+            snapshots_given: Counter::default(),
+            sessions: Counter::default(),
+            snapshots_taken: Counter::default(),
         };
         // The client library adds `_total` to counters.
         registry.register(
@@ -187,6 +195,22 @@ impl Metrics {
             "cardfence_silent_mutations",
             "Accepted changes to what decides negotiation that left the card's version alone",
             metrics.silent_mutations.clone(),
+        );
+        registry.register("cardfence_edges", "Edges that follow this node now", metrics.edges.clone());
+        registry.register(
+            "cardfence_snapshots_given",
+            "Snapshots that edges were given, since the entries they wanted are not in memory any more",
+            metrics.snapshots_given.clone(),
+        );
+        registry.register(
+            "cardfence_sessions",
+            "Sessions that the view opened with its database or upstream",
+            metrics.sessions.clone(),
+        );
+        registry.register(
+            "cardfence_snapshots_taken",
+            "Snapshots that the view began from, instead of going on entry by entry",
+            metrics.snapshots_taken.clone(),
         );
         Self { registry: Arc::new(registry), ..metrics }
     }

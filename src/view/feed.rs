@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::freshness::{Proof, Served, contradicts};
+use super::log::ENTRIES_MAX;
 use super::state::{FoldError, State};
 use super::{Progress, View};
 use crate::clock::{Clock, Moment};
@@ -54,8 +55,12 @@ pub struct Settings {
     pub backoff: Duration,
     /// Entries read at once.
     pub page: usize,
+    /// The longest that reading one page may take. What sends everything as one page bounds the pauses within it.
+    pub reading: Duration,
     /// Time between two readings of the liveness table.
     pub liveness: Duration,
+    /// The last changes that are kept in memory at most, for those who follow.
+    pub log: usize,
 }
 
 impl Default for Settings {
@@ -65,13 +70,12 @@ impl Default for Settings {
             exchange: Duration::from_secs(2),
             backoff: Duration::from_secs(1),
             page: 1_000,
+            reading: Duration::from_secs(10),
             liveness: Duration::from_secs(1),
+            log: ENTRIES_MAX,
         }
     }
 }
-
-/// An exchange that brings a page of cards may take so many times as long.
-const LARGE: u32 = 5;
 
 /// A liveness row may become visible this long after the time that it carries.
 const LIVENESS_OVERLAP_MICROS: i64 = 15_000_000;
@@ -147,7 +151,7 @@ impl Feed {
         settings: Settings,
         metrics: Metrics,
     ) -> (View, Self) {
-        let state = State::empty("");
+        let state = State::empty("").keeping(settings.log);
         let served = Served {
             generation: 0,
             state: Arc::new(state.clone()),
@@ -195,7 +199,7 @@ impl Feed {
                 Next::Exchange(exchange) => Some(exchange),
                 Next::Reopen => {
                     pending = None;
-                    let pause = self.pause;
+                    let pause = jittered(self.pause);
                     if !self.idle(pause, false, &mut local, &stop).await {
                         break;
                     }
@@ -278,14 +282,14 @@ impl Feed {
 
     fn open(&self) -> Exchange {
         let entries = Arc::clone(&self.entries);
-        self.bounded(1, async move { Ok(Brought::Session(entries.open().await?)) })
+        self.bounded(self.settings.exchange, async move { Ok(Brought::Session(entries.open().await?)) })
     }
 
     fn ask(&mut self, mut session: Box<dyn Reading>) -> Exchange {
         let asked = self.state.head();
         let demanded = std::mem::take(&mut self.demanded);
         let clock = self.clock.clone();
-        self.bounded(1, async move {
+        self.bounded(self.settings.exchange, async move {
             let t0 = clock.now();
             let report =
                 if demanded { session.head_now(asked.seq).await? } else { session.head(asked.seq).await? };
@@ -295,7 +299,7 @@ impl Feed {
 
     fn read(&self, mut session: Box<dyn Reading>) -> Exchange {
         let (after, limit) = (self.state.head().seq, self.settings.page);
-        self.bounded(LARGE, async move {
+        self.bounded(self.settings.reading, async move {
             let page = session.page(after, limit).await?;
             Ok(Brought::Page { session, page })
         })
@@ -306,7 +310,7 @@ impl Feed {
         let since = self
             .liveness_since
             .map(|since| Timestamp::from_micros(since.as_micros().saturating_sub(overlap)));
-        self.bounded(1, async move {
+        self.bounded(self.settings.exchange, async move {
             let rows = session.liveness(since).await?;
             Ok(Brought::Liveness { session, rows })
         })
@@ -314,10 +318,9 @@ impl Feed {
 
     fn bounded(
         &self,
-        times: u32,
+        limit: Duration,
         exchange: impl Future<Output = Result<Brought, Error>> + Send + 'static,
     ) -> Exchange {
-        let limit = self.settings.exchange * times;
         Box::pin(async move {
             tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
                 Err(Error::Unavailable(format!("no answer within {} ms", limit.as_millis())))
@@ -327,7 +330,10 @@ impl Feed {
 
     fn take(&mut self, brought: Brought, pending: &mut Option<Pending>) -> Next {
         match brought {
-            Brought::Session(session) => Next::Exchange(self.ask(session)),
+            Brought::Session(session) => {
+                self.metrics.sessions.inc();
+                Next::Exchange(self.ask(session))
+            }
             Brought::Head { session, asked, t0, report } => {
                 self.take_head(session, asked, t0, report, pending)
             }
@@ -373,7 +379,7 @@ impl Feed {
             return self.fail();
         }
         if !self.loaded && self.state.ledger_id().is_empty() {
-            self.state = State::empty(&report.ledger_id);
+            self.state = State::empty(&report.ledger_id).keeping(self.settings.log);
         } else if let Err(contradiction) = contradicts(self.state.ledger_id(), asked, &report) {
             return self.reload(session, &report, &contradiction.to_string());
         }
@@ -398,8 +404,12 @@ impl Feed {
             self.metrics.confirm_failures.inc();
             return Next::Idle(session);
         };
-        let proof =
-            Proof { at: seen.t0.before(age), authority_wall: seen.report.wall, hops: seen.report.hops };
+        let proof = Proof {
+            at: seen.t0.before(age),
+            authority_wall: seen.report.wall,
+            service: seen.report.service,
+            hops: seen.report.hops,
+        };
         if self.proof.is_none_or(|before| proof.at.at_or_after(&before.at)) {
             self.proof = Some(proof);
         }
@@ -427,7 +437,7 @@ impl Feed {
         self.loaded = false;
         self.publish();
         self.view.set_authority_head(0);
-        self.state = State::empty(&report.ledger_id);
+        self.state = State::empty(&report.ledger_id).keeping(self.settings.log);
         self.liveness_behind = false;
         self.unsupported = false;
         self.liveness_since = None;
@@ -468,11 +478,12 @@ impl Feed {
     /// Goes on from a snapshot, which is of the same history as long as nothing says otherwise.
     fn start_over(&mut self, snapshot: Snapshot) -> Result<(), FoldError> {
         let held = self.state.head();
-        let state = State::restore(snapshot)?;
+        let state = State::restore(snapshot)?.keeping(self.settings.log);
         if state.tag_at(held.seq) != Some(Tag::from(&held.digest)) {
             return Err(FoldError::Broken(Broken::Link { seq: held.seq }));
         }
         self.state = state;
+        self.metrics.snapshots_taken.inc();
         self.liveness_since = None;
         self.liveness_due = Instant::now();
         if self.loaded {
@@ -524,4 +535,13 @@ impl Feed {
         });
         self.progress.send_modify(|progress| progress.published += 1);
     }
+}
+
+/// From half of `pause` to all of it, so that those who lost one server do not come back in step.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0; 2];
+    if getrandom::fill(&mut random).is_err() {
+        return pause;
+    }
+    pause.mul_f64(0.5 + f64::from(u16::from_le_bytes(random)) / 131_072.0)
 }

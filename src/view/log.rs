@@ -12,8 +12,8 @@ use super::state::Agent;
 use crate::card::Class;
 use crate::ledger::{CardKept, Entry};
 
-/// Entries kept at most.
-const ENTRIES_MAX: usize = 8_192;
+/// Entries kept at most, unless told otherwise.
+pub(super) const ENTRIES_MAX: usize = 8_192;
 /// Bytes of bodies and cards kept at most.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -72,24 +72,25 @@ impl Change {
 }
 
 /// The last changes before a state, oldest first.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Log {
     changes: imbl::Vector<Arc<Change>>,
     /// The sequence number before the first change that is kept.
     base: u64,
     bytes: usize,
+    entries_max: usize,
 }
 
 impl Log {
-    /// An empty log that begins after `base`.
-    pub(super) fn after(base: u64) -> Self {
-        Self { base, ..Self::default() }
+    /// An empty log that begins after `base` and keeps so many entries at most.
+    pub(super) fn after(base: u64, entries_max: usize) -> Self {
+        Self { changes: imbl::Vector::new(), base, bytes: 0, entries_max }
     }
 
     pub(super) fn push(&mut self, change: Change) {
         self.bytes += change.size();
         self.changes.push_back(Arc::new(change));
-        while self.changes.len() > ENTRIES_MAX || (self.bytes > BYTES_MAX && self.changes.len() > 1) {
+        while self.changes.len() > self.entries_max || (self.bytes > BYTES_MAX && self.changes.len() > 1) {
             if let Some(oldest) = self.changes.pop_front() {
                 self.bytes -= oldest.size();
                 self.base = oldest.seq();

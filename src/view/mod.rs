@@ -8,6 +8,7 @@
 
 pub mod feed;
 mod freshness;
+mod liveness;
 mod log;
 mod state;
 
@@ -60,6 +61,11 @@ impl View {
         let served = Arc::new(ArcSwap::from_pointee(served));
         let room = Arc::new(Semaphore::new(WAITING_MAX));
         Self { served, progress, demand, authority_head: Arc::default(), room, clock }
+    }
+
+    /// Changes each time something is published: the view has grown, or was proven.
+    pub fn published(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
     }
 
     fn publish(&self, served: Served) {

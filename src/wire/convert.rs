@@ -40,6 +40,7 @@ impl From<&registry::Watermark> for Watermark {
             head: watermark.head,
             staleness_ms: watermark.staleness.map(ceil_millis),
             basis: watermark.basis.as_str().to_owned(),
+            hops: watermark.hops,
             ledger_id: watermark.ledger_id.clone(),
             served_by: watermark.served_by.to_string(),
             role: watermark.role.to_owned(),

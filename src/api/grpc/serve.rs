@@ -16,10 +16,11 @@ use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tower::Service;
 
-use super::{admin, deadline, health, reflection, registry, status, watch};
+use super::{admin, deadline, health, reflection, registry, replication, status, watch};
 use crate::proto::MESSAGE_MAX;
 use crate::proto::v1::admin_server::AdminServer;
 use crate::proto::v1::registry_server::RegistryServer;
+use crate::proto::v1::replication_server::ReplicationServer;
 use crate::proto::v1::watch_server::WatchServer;
 use crate::registry::{Refusal, Registry};
 use crate::terms::Reason;
@@ -37,6 +38,7 @@ pub(super) const PATHS: &[&str] = &[
     "/cardfence.v1.Registry/DiffRevisions",
     "/cardfence.v1.Watch/Watermark",
     "/cardfence.v1.Admin/ReadLedger",
+    "/cardfence.v1.Replication/Replicate",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
@@ -71,6 +73,7 @@ struct Services {
     registry: RegistryServer<registry::Service>,
     watch: WatchServer<watch::Service>,
     admin: AdminServer<admin::Service>,
+    replication: ReplicationServer<replication::Service>,
     health: HealthServer<health::Service>,
     reflection: reflection::Reflection,
 }
@@ -89,6 +92,9 @@ impl Wire {
             admin: AdminServer::new(admin::Service::new(use_cases.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
+            replication: ReplicationServer::new(replication::Service::new(use_cases.clone(), drain.clone()))
+                .max_decoding_message_size(MESSAGE_MAX)
+                .max_encoding_message_size(MESSAGE_MAX),
             health: HealthServer::new(health::Service::new(use_cases.clone(), drain))
                 .max_decoding_message_size(MESSAGE_MAX),
             reflection: reflection::Reflection::new(),
@@ -105,7 +111,10 @@ impl Wire {
         let (service, name) = method.split_once('/').unwrap_or((method, ""));
         let services = &*self.0;
         let own = match service {
-            "cardfence.v1.Registry" | "cardfence.v1.Watch" | "cardfence.v1.Admin" => service,
+            "cardfence.v1.Registry"
+            | "cardfence.v1.Watch"
+            | "cardfence.v1.Admin"
+            | "cardfence.v1.Replication" => service,
             "grpc.health.v1.Health" => return infallible(services.health.clone().call(request).await),
             "unknown" => return unknown(request.uri().path()).into_http(),
             _ => return services.reflection.answer(service, request.map(Body::new)).await,
@@ -120,6 +129,8 @@ impl Wire {
         let answered = match own {
             "cardfence.v1.Registry" => timeout_at(until, services.registry.clone().call(request)).await,
             "cardfence.v1.Watch" => timeout_at(until, services.watch.clone().call(request)).await,
+            // Of a stream only its beginning is bounded so.
+            "cardfence.v1.Replication" => timeout_at(until, services.replication.clone().call(request)).await,
             _ => timeout_at(until, services.admin.clone().call(request)).await,
         };
         match answered {

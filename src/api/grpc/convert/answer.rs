@@ -158,6 +158,7 @@ pub(in super::super) fn watermark(watermark: Watermark) -> pb::WatermarkResponse
         ledger_id: watermark.ledger_id,
         served_by: watermark.served_by.as_ref().to_owned(),
         role: watermark.role.to_owned(),
+        hops: watermark.hops,
     }
 }
 
