@@ -8,6 +8,7 @@
 mod bounded;
 mod cli;
 mod crash;
+mod edges;
 mod failover;
 mod grpc;
 mod harness;
