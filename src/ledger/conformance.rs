@@ -12,6 +12,7 @@
 
 pub mod judge;
 pub mod reading;
+pub mod replicas;
 pub mod transactions;
 pub mod writing;
 
@@ -27,8 +28,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::judge::Plain;
 use super::writer::{Limits, Writer};
 use super::{
-    Against, CardKept, Entries, Entry, Expect, History, Op, Outcome, Reading, Receipt, RevisionKind, Store,
-    Write, WriteError, Writes,
+    Against, CardKept, Entries, Entry, Expect, History, Op, Outcome, Reading, Receipt, Replicas,
+    RevisionKind, Store, Write, WriteError, Writes,
 };
 use crate::card::{self, Card, Change};
 use crate::telemetry::Metrics;
@@ -51,6 +52,8 @@ pub struct Ledger {
     pub history: Arc<dyn History>,
     /// For the cases that need a transaction of their own.
     pub store: Option<Arc<dyn Store>>,
+    /// For the cases that report.
+    pub replicas: Option<Arc<dyn Replicas>>,
     /// Whatever must live as long as the ledger does: folders, databases, servers.
     pub keep: Vec<Box<dyn std::any::Any + Send + Sync>>,
     _stop: Option<DropGuard>,
@@ -64,13 +67,14 @@ impl std::fmt::Debug for Ledger {
 
 impl Ledger {
     /// A store of this process, with a writer in front.
-    pub fn over(store: impl Store + Entries + History + Clone) -> Self {
+    pub fn over(store: impl Store + Entries + History + Replicas + Clone) -> Self {
         let kept = Arc::new(store);
         let (writes, stop) = start_writer(Arc::clone(&kept) as Arc<dyn Store>);
         Self {
             writes,
             entries: Arc::clone(&kept) as Arc<dyn Entries>,
             history: Arc::clone(&kept) as Arc<dyn History>,
+            replicas: Some(Arc::clone(&kept) as Arc<dyn Replicas>),
             store: Some(kept),
             keep: Vec::new(),
             _stop: Some(stop),
@@ -79,7 +83,7 @@ impl Ledger {
 
     /// A ledger that is reached in another way, such as over the wire.
     pub fn remote(writes: Arc<dyn Writes>, entries: Arc<dyn Entries>, history: Arc<dyn History>) -> Self {
-        Self { writes, entries, history, store: None, keep: Vec::new(), _stop: None }
+        Self { writes, entries, history, store: None, replicas: None, keep: Vec::new(), _stop: None }
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -262,7 +266,7 @@ fn bytes_of(entry: &Entry) -> Option<Bytes> {
 }
 
 /// Expands to a test for each case, in a module of tests. The argument is a [`Backend`]; with `remote:` before
-/// it, the cases are left out that no wire can put: those that need a store, a second principal, a note that the
+/// it, the cases are left out that no wire can put: those that need a store or its reports, a second principal, a note that the
 /// registry refuses, or the liveness table beyond the moment at which each live agent was confirmed.
 #[macro_export]
 macro_rules! ledger_conformance {
@@ -295,6 +299,10 @@ macro_rules! ledger_conformance {
             writing::a_request_id_is_its_principals_own
             writing::liveness_is_read_since_a_moment
             writing::so_many_registers_are_kept
+            replicas::a_replica_is_kept_as_it_reported
+            replicas::a_later_report_takes_the_place_of_an_earlier_one
+            replicas::a_replica_that_is_omitted_now_is_forgotten
+            replicas::a_replica_that_was_silent_for_a_week_is_forgotten
             transactions::a_batch_is_judged_in_order
             transactions::a_bad_write_fails_alone
             transactions::a_dropped_transaction_leaves_nothing

@@ -3,12 +3,16 @@
 //! Takes and gives domain types; knows no wire and no store. Reads go to the view and, for the past, to
 //! [`History`]; writes go to [`Writes`]. Every answer carries a freshness block, every failure a [`Refusal`].
 
+mod allowance;
 mod consult;
 mod diff;
+mod fleet;
 mod history;
 mod judge;
 mod list;
 mod refusal;
+mod replicas;
+mod reports;
 mod resolve;
 mod write;
 
@@ -19,19 +23,24 @@ use tokio::time::Instant;
 
 use crate::card::Limits;
 use crate::clock::Moment;
-use crate::ledger::{History, Writes};
+use crate::ledger::{History, Replicas, Writes};
 use crate::telemetry::Metrics;
 use crate::terms::{MaxStaleness, Position, Principal};
 use crate::view::View;
 
 // What use cases take and give of the layers below: the wires see those only through here.
-pub use crate::ledger::{Entry, Expect, Outcome, Revision, RevisionKind};
+pub use crate::ledger::{Entry, Expect, Omitted, Outcome, Replica, Revision, RevisionKind};
 pub use crate::view::Agent;
+use fleet::Fleet;
+
+pub use allowance::Allowance;
 pub use diff::Diff;
 pub use history::{Past, RevisionPage, Watermark};
 pub use judge::Rules;
 pub use list::{Filter, List, Page};
 pub use refusal::{Parts, Refusal};
+pub use replicas::{ListedReplica, Missing, ReplicaList, Replicated, ReplicatedWait};
+pub use reports::Reports;
 pub use resolve::{Batch, BatchItem, Resolve, Resolved};
 pub use write::{Register, Retire, Rollback, Written};
 
@@ -45,6 +54,8 @@ pub struct Call {
     /// The caller's own time-out, where it told one.
     pub timeout: Option<Duration>,
     pub principal: Principal,
+    /// What it may take beyond the time that every call gets.
+    pub allowance: Allowance,
 }
 
 /// What a read that is not a resolve demands of the view.
@@ -89,6 +100,7 @@ pub struct Registry {
     view: View,
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
+    fleet: Arc<Fleet>,
     settings: Arc<Settings>,
     metrics: Metrics,
 }
@@ -98,10 +110,12 @@ impl Registry {
         view: View,
         history: Arc<dyn History>,
         writes: Arc<dyn Writes>,
+        replicas: Arc<dyn Replicas>,
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
-        Self { view, history, writes, settings: Arc::new(settings), metrics }
+        let fleet = Arc::new(Fleet::new(replicas));
+        Self { view, history, writes, fleet, settings: Arc::new(settings), metrics }
     }
 
     /// A call that arrives now.
@@ -111,7 +125,13 @@ impl Registry {
             started: Instant::now(),
             timeout,
             principal: Principal::anonymous(),
+            allowance: Allowance::default(),
         }
+    }
+
+    /// The task that reports how far this node has come.
+    pub fn reports(&self) -> Reports {
+        Reports(self.clone())
     }
 
     pub fn settings(&self) -> &Settings {

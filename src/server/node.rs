@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::ledger::{Entries, History, Store, writer};
+use crate::ledger::{Entries, History, Replicas, Store, writer};
 use crate::registry::{Registry, Rules, Settings};
 use crate::telemetry::Metrics;
 use crate::view::feed;
@@ -21,6 +21,8 @@ pub struct Parts {
     pub entries: Arc<dyn Entries>,
     pub history: Arc<dyn History>,
     pub store: Arc<dyn Store>,
+    /// Where this node reports how far it has come.
+    pub replicas: Arc<dyn Replicas>,
     /// Changes when the ledger may have grown; its sender may be gone.
     pub nudges: watch::Receiver<u64>,
     /// Tasks of the store, by name; they end with `stop`.
@@ -33,12 +35,13 @@ impl Parts {
     /// A node over one ledger that has no tasks of its own and nudges nobody.
     pub fn over<L>(ledger: &L, clock: Clock) -> Self
     where
-        L: Entries + History + Store + Clone,
+        L: Entries + History + Store + Replicas + Clone + 'static,
     {
         Self {
             entries: Arc::new(ledger.clone()),
             history: Arc::new(ledger.clone()),
             store: Arc::new(ledger.clone()),
+            replicas: Arc::new(ledger.clone()),
             nudges: watch::channel(0).1,
             tasks: Vec::new(),
             stop: CancellationToken::new(),
@@ -122,7 +125,13 @@ impl Node {
             }
             "writer"
         });
-        let registry = Registry::new(view, parts.history, Arc::new(writes), tuning.registry, metrics);
+        let writes = Arc::new(writes);
+        let registry = Registry::new(view, parts.history, writes, parts.replicas, tuning.registry, metrics);
+        let (reports, reporting) = (registry.reports(), stop.child_token());
+        tasks.spawn(async move {
+            reports.run(reporting).await;
+            "reports"
+        });
         Self { registry, stop, tasks }
     }
 

@@ -42,7 +42,8 @@ async fn postgres(url: &str, migrate: Migrate, pooled: bool) -> Result<Parts, Er
     Ok(Parts {
         entries: Arc::new(ledger.clone()),
         history: Arc::new(ledger.clone()),
-        store: Arc::new(ledger),
+        store: Arc::new(ledger.clone()),
+        replicas: Arc::new(ledger),
         nudges,
         tasks: vec![("nudges", nudging)],
         stop,

@@ -62,6 +62,9 @@ pub struct Metrics {
     pub writes: Family<OutcomeLabels, Counter>,
     pub changes: Family<ClassLabels, Counter>,
     pub silent_mutations: Counter,
+    pub replicas: Gauge,
+    pub replicas_behind: Gauge,
+    pub report_failures: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -105,6 +108,9 @@ impl Metrics {
             writes: Family::default(),
             changes: Family::default(),
             silent_mutations: Counter::default(),
+            replicas: Gauge::default(),
+            replicas_behind: Gauge::default(),
+            report_failures: Counter::default(),
         };
         // The client library adds `_total` to counters.
         registry.register(
@@ -187,6 +193,21 @@ impl Metrics {
             "cardfence_silent_mutations",
             "Accepted changes to what decides negotiation that left the card's version alone",
             metrics.silent_mutations.clone(),
+        );
+        registry.register(
+            "cardfence_replicas",
+            "Replicas that reported to this node within a minute, with all below them and itself",
+            metrics.replicas.clone(),
+        );
+        registry.register(
+            "cardfence_replicas_behind",
+            "Entries that the one of these that lags most is behind this node",
+            metrics.replicas_behind.clone(),
+        );
+        registry.register(
+            "cardfence_report_failures",
+            "Reports of this node's own position that failed",
+            metrics.report_failures.clone(),
         );
         Self { registry: Arc::new(registry), ..metrics }
     }

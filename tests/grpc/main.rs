@@ -15,4 +15,6 @@ mod reads;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod replicas;
+#[cfg(test)]
 mod support;

@@ -296,6 +296,7 @@ impl Wire {
                     note: write.note.clone(),
                     source: source.clone(),
                     dry_run: write.dry_run,
+                    wait_replicated_ms: None,
                 });
                 request.set_timeout(left);
                 registry.register(request).await
@@ -307,6 +308,7 @@ impl Wire {
                     request_id: write.request_id.to_string(),
                     note: write.note.clone(),
                     dry_run: write.dry_run,
+                    wait_replicated_ms: None,
                 });
                 request.set_timeout(left);
                 registry.retire(request).await

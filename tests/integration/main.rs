@@ -20,6 +20,7 @@ mod ledger_plans;
 mod ledger_sessions;
 mod ledger_wire;
 mod load;
+mod replicas;
 mod support;
 mod traces;
 mod two_nodes;

@@ -5,6 +5,7 @@
 
 mod freshness;
 mod random;
+mod replicas;
 mod servers;
 mod support;
 mod writes;

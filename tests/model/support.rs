@@ -17,10 +17,7 @@ use tokio::sync::watch;
 
 /// A node whose ledger is `memory`, followed through `valve`.
 pub(crate) fn node(memory: &Memory, valve: &Valve, clock: Clock) -> Node {
-    let parts = Parts {
-        entries: Arc::new(Valved { inner: memory.clone(), valve: valve.clone() }),
-        ..Parts::over(memory, clock)
-    };
+    let parts = Parts { entries: valve.before(memory), ..Parts::over(memory, clock) };
     let mut tuning = Tuning::named("model");
     tuning.feed.poll = Duration::from_millis(5);
     tuning.feed.exchange = Duration::from_millis(200);
@@ -48,6 +45,11 @@ impl Valve {
 
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::Acquire)
+    }
+
+    /// The entries of `memory`, as far as the valve lets them through.
+    pub(crate) fn before(&self, memory: &Memory) -> Arc<dyn Entries> {
+        Arc::new(Valved { inner: memory.clone(), valve: self.clone() })
     }
 
     async fn pass(&self) {

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tower::Service;
 
-use super::{admin, deadline, health, reflection, registry, status, watch};
+use super::{admin, deadline, health, reflection, registry, replication, status, watch};
 use crate::proto::MESSAGE_MAX;
 use crate::proto::v1::admin_server::AdminServer;
 use crate::proto::v1::registry_server::RegistryServer;
+use crate::proto::v1::replication_server::ReplicationServer;
 use crate::proto::v1::watch_server::WatchServer;
-use crate::registry::{Refusal, Registry};
+use crate::registry::{Allowance, Refusal, Registry};
 use crate::terms::Reason;
 
 /// Every path that is answered.
@@ -36,7 +36,9 @@ pub(super) const PATHS: &[&str] = &[
     "/cardfence.v1.Registry/ListRevisions",
     "/cardfence.v1.Registry/DiffRevisions",
     "/cardfence.v1.Watch/Watermark",
+    "/cardfence.v1.Replication/Report",
     "/cardfence.v1.Admin/ReadLedger",
+    "/cardfence.v1.Admin/ListReplicas",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
@@ -70,6 +72,7 @@ struct Services {
     use_cases: Registry,
     registry: RegistryServer<registry::Service>,
     watch: WatchServer<watch::Service>,
+    replication: ReplicationServer<replication::Service>,
     admin: AdminServer<admin::Service>,
     health: HealthServer<health::Service>,
     reflection: reflection::Reflection,
@@ -84,6 +87,9 @@ impl Wire {
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
             watch: WatchServer::new(watch::Service::new(use_cases.clone()))
+                .max_decoding_message_size(MESSAGE_MAX)
+                .max_encoding_message_size(MESSAGE_MAX),
+            replication: ReplicationServer::new(replication::Service::new(use_cases.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
             admin: AdminServer::new(admin::Service::new(use_cases.clone()))
@@ -105,7 +111,10 @@ impl Wire {
         let (service, name) = method.split_once('/').unwrap_or((method, ""));
         let services = &*self.0;
         let own = match service {
-            "cardfence.v1.Registry" | "cardfence.v1.Watch" | "cardfence.v1.Admin" => service,
+            "cardfence.v1.Registry"
+            | "cardfence.v1.Watch"
+            | "cardfence.v1.Replication"
+            | "cardfence.v1.Admin" => service,
             "grpc.health.v1.Health" => return infallible(services.health.clone().call(request).await),
             "unknown" => return unknown(request.uri().path()).into_http(),
             _ => return services.reflection.answer(service, request.map(Body::new)).await,
@@ -114,17 +123,24 @@ impl Wire {
             Ok(timeout) => timeout,
             Err(refusal) => return Status::from(refusal).into_http(),
         };
-        let call = services.use_cases.call(timeout);
+        let mut call = services.use_cases.call(timeout);
+        if let Some(allowance) = request.extensions().get::<Allowance>() {
+            call.allowance = allowance.clone();
+        }
+        let allowance = call.allowance.clone();
         let until = call.started + deadline::allowed(timeout, services.use_cases.settings());
         request.extensions_mut().insert(call);
-        let answered = match own {
-            "cardfence.v1.Registry" => timeout_at(until, services.registry.clone().call(request)).await,
-            "cardfence.v1.Watch" => timeout_at(until, services.watch.clone().call(request)).await,
-            _ => timeout_at(until, services.admin.clone().call(request)).await,
+        let answer = async {
+            infallible(match own {
+                "cardfence.v1.Registry" => services.registry.clone().call(request).await,
+                "cardfence.v1.Watch" => services.watch.clone().call(request).await,
+                "cardfence.v1.Replication" => services.replication.clone().call(request).await,
+                _ => services.admin.clone().call(request).await,
+            })
         };
-        match answered {
-            Ok(answered) => typed(infallible(answered)),
-            Err(_) => {
+        match allowance.within(until, answer).await {
+            Some(answered) => typed(answered),
+            None => {
                 let writes = matches!(name, "Register" | "Retire" | "Rollback");
                 Status::from(deadline::over(writes)).into_http()
             }

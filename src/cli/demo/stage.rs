@@ -45,6 +45,7 @@ impl Stage {
             entries: valve.before(parts.entries.clone()),
             history: parts.history.clone(),
             store: parts.store.clone(),
+            replicas: parts.replicas.clone(),
             nudges: parts.nudges.clone(),
             tasks: Vec::new(),
             stop: CancellationToken::new(),

@@ -43,7 +43,8 @@ pub(super) async fn apply(connection: &mut SqliteConnection, path: &Path) -> Res
 
 fn migrator() -> Migrator {
     let ledger = include_str!("../../../migrations/sqlite/0001_ledger.sql");
-    let files = [(1, "ledger", ledger)];
+    let replicas = include_str!("../../../migrations/sqlite/0003_replicas.sql");
+    let files = [(1, "ledger", ledger), (3, "replicas", replicas)];
     let migrations = files.into_iter().map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     });

@@ -39,6 +39,7 @@ pub(in super::super) fn written(written: Written) -> pb::Written {
         superseded: written.superseded,
         dry_run: written.dry_run,
         warnings_omitted: 0,
+        replicas: written.replicas.map(super::replicas::replicated),
     };
     // What is done is never told as a failure because there is much to say of it.
     while answer.encoded_len() > MESSAGE_MAX && !answer.warnings.is_empty() {
@@ -257,7 +258,7 @@ pub(super) fn nested_len(message: &impl Message) -> usize {
     1 + prost::length_delimiter_len(len) + len
 }
 
-fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+pub(super) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
     let micros = time.as_micros();
     let nanos = i32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0) * 1_000;
     prost_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos }

@@ -10,7 +10,9 @@ use bytes::Bytes;
 
 use crate::fence::{Capabilities, Fence, SkillWanted};
 use crate::proto::v1 as pb;
-use crate::registry::{Batch, Expect, Filter, List, Read, Refusal, Register, Resolve, Retire, Rollback};
+use crate::registry::{
+    Batch, Expect, Filter, List, Read, Refusal, Register, ReplicatedWait, Resolve, Retire, Rollback,
+};
 use crate::terms::{AgentName, Digest, MaxStaleness, Position, RequestId, RevisionRef};
 
 /// Cards that a caller may say it holds.
@@ -203,11 +205,16 @@ fn optional<T: std::str::FromStr<Err: Display>>(
     text.map(|text| parsed(field, &text)).transpose()
 }
 
-fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
+pub(super) fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
     text.parse().map_err(|error| Refusal::invalid(format!("{field}: {error}")))
 }
 
-fn millis(field: &str, sent: Option<i64>) -> Result<Option<Duration>, Refusal> {
+/// How long a write is to be waited for, once it is done.
+pub(in super::super) fn replicated_wait(millis: Option<i64>) -> Result<Option<ReplicatedWait>, Refusal> {
+    self::millis("wait_replicated_ms", millis)?.map(ReplicatedWait::new).transpose()
+}
+
+pub(in super::super) fn millis(field: &str, sent: Option<i64>) -> Result<Option<Duration>, Refusal> {
     let Some(sent) = sent else { return Ok(None) };
     let millis = u64::try_from(sent)
         .map_err(|_| Refusal::invalid(format!("{field} of {sent} is negative: 0 or more milliseconds")))?;

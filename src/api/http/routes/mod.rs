@@ -7,6 +7,7 @@ mod ledger;
 mod list;
 mod metrics;
 mod openapi;
+mod replicas;
 mod resolve;
 mod revisions;
 mod watermark;
@@ -22,6 +23,7 @@ static ALL: &[&[Route]] = &[
     revisions::ROUTES,
     diff::ROUTES,
     watermark::ROUTES,
+    replicas::ROUTES,
     ledger::ROUTES,
     health::ROUTES,
     metrics::ROUTES,
