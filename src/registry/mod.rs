@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::card::Limits;
 use crate::clock::Moment;
@@ -101,6 +102,7 @@ pub struct Registry {
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
     fleet: Arc<Fleet>,
+    draining: CancellationToken,
     settings: Arc<Settings>,
     metrics: Metrics,
 }
@@ -115,7 +117,8 @@ impl Registry {
         metrics: Metrics,
     ) -> Self {
         let fleet = Arc::new(Fleet::new(replicas));
-        Self { view, history, writes, fleet, settings: Arc::new(settings), metrics }
+        let draining = CancellationToken::new();
+        Self { view, history, writes, fleet, draining, settings: Arc::new(settings), metrics }
     }
 
     /// A call that arrives now.
@@ -132,6 +135,11 @@ impl Registry {
     /// The task that reports how far this node has come.
     pub fn reports(&self) -> Reports {
         Reports(self.clone())
+    }
+
+    /// Ends the waits for replicas: what is done is answered as it stands, before the node is gone.
+    pub fn drain(&self) {
+        self.draining.cancel();
     }
 
     pub fn settings(&self) -> &Settings {

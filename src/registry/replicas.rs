@@ -137,7 +137,7 @@ impl Registry {
     }
 
     /// Waits until every replica that counts has applied a write, where that was asked for and something is
-    /// written; then, or when the time is over, the answer says who has.
+    /// written; then, or when the time is over or this node shuts down, the answer says who has.
     pub async fn wait_replicated(
         &self,
         call: &Call,
@@ -168,7 +168,7 @@ impl Registry {
             let served = std::sync::Arc::clone(&self.view.load());
             let (replicated, ahead) = waiting.judge(&served, self.view.clock().now().wall());
             let now = Instant::now();
-            if replicated.complete || now >= until {
+            if replicated.complete || now >= until || self.draining.is_cancelled() {
                 written.replicas = Some(replicated);
                 return written;
             }

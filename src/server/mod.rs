@@ -118,6 +118,7 @@ pub async fn serve(
         .layer(layers::Admit(Arc::new(Semaphore::new(serving.max_requests))))
         .layer(layers::Bound(serving.request_timeout))
         .service(wires::Wires::new(&node.registry, &draining, drain.clone()));
+    let registry = node.registry.clone();
     let mut failed = None;
     let stopped = async {
         tokio::select! {
@@ -127,6 +128,7 @@ pub async fn serve(
         // Not ready first, so that balancers look elsewhere before connections are refused.
         draining.store(true, Ordering::Release);
         drain.cancel();
+        registry.drain();
         tracing::info!("draining");
     };
     listen::listen(listener, service, serving.max_connections, serving.drain_timeout, stopped).await;

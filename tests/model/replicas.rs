@@ -154,6 +154,22 @@ async fn a_position_of_another_history_is_no_progress() {
 }
 
 #[tokio::test]
+async fn a_node_that_shuts_down_answers_who_waits() {
+    let memory = Memory::new(ID, Clock::System);
+    let node = node(&memory, &Valve::open(), Clock::System);
+    ready(&node.registry).await;
+    memory.report(&[said("lost", Position { seq: 1, tag: Tag(0xdead) }, 0)]).await.unwrap();
+    let registry = node.registry.clone();
+    let waiting = tokio::spawn(async move { replicated(&registry, "1", LONG).await });
+    eventually(|| node.registry.watermark().position.seq == 1).await;
+    node.registry.drain();
+    let answered = tokio::time::timeout(LONG / 2, waiting).await.expect("it does not wait out its time");
+    let (_, found) = answered.unwrap();
+    assert_eq!((found.complete, found.applied, found.missing.len()), (false, 1, 1));
+    node.stop().await;
+}
+
+#[tokio::test]
 async fn a_lost_store_makes_no_error_of_a_write_that_is_done() {
     let memory = Memory::new(ID, Clock::System);
     let node = node(&memory, &Valve::open(), Clock::System);
