@@ -58,6 +58,8 @@ pub(super) struct Request {
     path: String,
     headers: HeaderMap,
     body: Bytes,
+    /// Time beyond what any request may take.
+    patience: Duration,
 }
 
 /// What came back, when it was no refusal.
@@ -89,7 +91,13 @@ impl Endless {
 
 impl Request {
     pub(super) fn new(method: Method, path: &str, query: &Query) -> Self {
-        Self { method, path: format!("{path}{query}"), headers: HeaderMap::new(), body: Bytes::new() }
+        Self {
+            method,
+            path: format!("{path}{query}"),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            patience: Duration::ZERO,
+        }
     }
 
     pub(super) fn get(path: &str, query: &Query) -> Self {
@@ -99,6 +107,13 @@ impl Request {
     #[must_use]
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
+        self
+    }
+
+    /// The registry may take so much longer.
+    #[must_use]
+    pub(super) fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -263,6 +278,7 @@ impl Client {
             .http
             .request(request.method.clone(), url)
             .headers(request.headers.clone())
+            .timeout(ANSWERS_WITHIN + request.patience)
             .body(request.body.clone());
         let sent_at = self.clock.now();
         let received = async {

@@ -20,6 +20,7 @@ mod printer;
 mod query;
 mod refusal;
 mod register;
+mod replicas;
 mod resolve;
 mod retire;
 mod rollback;
@@ -52,7 +53,7 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 3 refused by the fence, 4 not found or retired,
-5 unavailable or not fresh enough to tell, 64 usage.";
+5 unavailable, not fresh enough to tell, or not replicated in time, 64 usage.";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
@@ -76,6 +77,8 @@ enum Command {
     History(history::Args),
     /// Show what changed between two revisions
     Diff(diff::Args),
+    /// Show which nodes and edges there are, and how far each has come
+    Replicas(replicas::Args),
     /// Work on cards without a registry
     #[command(subcommand)]
     Card(card::Command),
@@ -122,6 +125,7 @@ impl Command {
             Self::Watch(args) => watch::run(args, printer).await,
             Self::History(args) => history::run(args, printer).await,
             Self::Diff(args) => diff::run(args, printer).await,
+            Self::Replicas(args) => replicas::run(args, printer).await,
             Self::Card(command) => card::run(command, printer),
             Self::Ledger(command) => ledger::run(command, printer).await,
             Self::Demo(args) => demo::run(args, printer).await,
@@ -172,6 +176,8 @@ mod tests {
             "register acme/a card.json --ttl 30",
             "rollback acme/a --to 0",
             "list --limit 0",
+            "register acme/a card.json --wait-replicated 10",
+            "replicas --within any",
             "diff acme/a --from x",
             "ledger",
             "card",
@@ -193,6 +199,8 @@ mod tests {
             "confirm --from - --every 1m".to_owned(),
             "watch acme/a acme/b --namespace globex --class breaking --no-cards --json".to_owned(),
             "watch --from 1.9f86d081884c7d65".to_owned(),
+            "retire acme/a --wait-replicated 10s".to_owned(),
+            "replicas --within 7d --max-staleness 0".to_owned(),
             "--json resolve acme/a --at 1.9f86d081884c7d65".to_owned(),
             "ledger verify export.ndjson --ledger-id x --through 1.9f86d081884c7d65".to_owned(),
         ] {

@@ -13,6 +13,7 @@
 pub mod judge;
 pub mod origins;
 pub mod reading;
+pub mod replicas;
 pub mod transactions;
 pub mod writing;
 
@@ -29,7 +30,7 @@ use self::judge::Plain;
 use super::writer::{Limits, Writer};
 use super::{
     Against, CardKept, Confirmed, Entries, Entry, Expect, History, Op, Origins, Outcome, Reading, Receipt,
-    RevisionKind, ServiceClock, Store, Write, WriteError, Writes,
+    Replicas, RevisionKind, ServiceClock, Store, Write, WriteError, Writes,
 };
 use crate::card::{self, Card, Change};
 use crate::telemetry::Metrics;
@@ -56,6 +57,8 @@ pub struct Ledger {
     pub store: Option<Arc<dyn Store>>,
     /// For the cases that need the service clock.
     pub service: Option<Arc<dyn ServiceClock>>,
+    /// For the cases that report.
+    pub replicas: Option<Arc<dyn Replicas>>,
     /// Whatever must live as long as the ledger does: folders, databases, servers.
     pub keep: Vec<Box<dyn std::any::Any + Send + Sync>>,
     _stop: Option<DropGuard>,
@@ -69,7 +72,7 @@ impl std::fmt::Debug for Ledger {
 
 impl Ledger {
     /// A store of this process, with a writer in front.
-    pub fn over(store: impl Store + Entries + History + Origins + ServiceClock + Clone) -> Self {
+    pub fn over(store: impl Store + Entries + History + Origins + ServiceClock + Replicas + Clone) -> Self {
         let kept = Arc::new(store);
         let (writes, stop) = start_writer(Arc::clone(&kept) as Arc<dyn Store>);
         Self {
@@ -78,6 +81,7 @@ impl Ledger {
             history: Arc::clone(&kept) as Arc<dyn History>,
             origins: Some(Arc::clone(&kept) as Arc<dyn Origins>),
             service: Some(Arc::clone(&kept) as Arc<dyn ServiceClock>),
+            replicas: Some(Arc::clone(&kept) as Arc<dyn Replicas>),
             store: Some(kept),
             keep: Vec::new(),
             _stop: Some(stop),
@@ -86,8 +90,8 @@ impl Ledger {
 
     /// A ledger that is reached in another way, such as over the wire.
     pub fn remote(writes: Arc<dyn Writes>, entries: Arc<dyn Entries>, history: Arc<dyn History>) -> Self {
-        let (origins, store, service) = (None, None, None);
-        Self { writes, entries, history, origins, store, service, keep: Vec::new(), _stop: None }
+        let (origins, store, service, replicas) = (None, None, None, None);
+        Self { writes, entries, history, origins, store, service, replicas, keep: Vec::new(), _stop: None }
     }
 
     /// Confirms agents, each with the content digest of the card beside it.
@@ -289,7 +293,7 @@ fn bytes_of(entry: &Entry) -> Option<Bytes> {
 }
 
 /// Expands to a test for each case, in a module of tests. The argument is a [`Backend`]; with `remote:` before
-/// it, the cases are left out that no wire can put: those that need a store, a second principal, a note that the
+/// it, the cases are left out that no wire can put: those that need a store or its reports, a second principal, a note that the
 /// registry refuses, or the liveness table beyond the moment at which each live agent was confirmed.
 #[macro_export]
 macro_rules! ledger_conformance {
@@ -326,6 +330,10 @@ macro_rules! ledger_conformance {
             writing::a_request_id_is_its_principals_own
             writing::liveness_is_read_since_a_moment
             writing::so_many_registers_are_kept
+            replicas::a_replica_is_kept_as_it_reported
+            replicas::a_later_report_takes_the_place_of_an_earlier_one
+            replicas::a_replica_that_is_omitted_now_is_forgotten
+            replicas::a_replica_that_was_silent_for_a_week_is_forgotten
             transactions::a_batch_is_judged_in_order
             transactions::a_bad_write_fails_alone
             transactions::a_dropped_transaction_leaves_nothing

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::replica::{REPLICA_KEPT, REPLICAS_MAX, Replica, Replicas};
 use super::write::LivenessRow;
 use super::{
     CardKept, CommitError, Confirmed, Entries, Entry, Error, Head, HeadReport, History, Key, LIVENESS_PAGE,
@@ -45,6 +46,15 @@ struct Tables {
     liveness: HashMap<AgentName, LivenessRow>,
     /// The service clock, and when it was advanced; microseconds both.
     service: (i64, i64),
+    replicas: HashMap<String, Reported>,
+}
+
+#[derive(Clone)]
+struct Reported {
+    replica: Replica,
+    /// The first of the report that brought it.
+    reporter: String,
+    at: Timestamp,
 }
 
 #[derive(Clone)]
@@ -261,6 +271,43 @@ impl ServiceClock for Memory {
         let (elapsed, advanced_at) = tables.service;
         tables.service = (ticked(elapsed, advanced_at, now), now);
         Ok(tables.service())
+    }
+}
+
+#[async_trait]
+impl Replicas for Memory {
+    async fn report(&self, replicas: &[Replica]) -> Result<(), Error> {
+        let mut tables = self.tables().await?;
+        let Some(first) = replicas.first() else { return Ok(()) };
+        let now = self.clock.now().wall();
+        let held = &mut tables.replicas;
+        held.retain(|_, reported| now.since(reported.at) <= REPLICA_KEPT);
+        for replica in replicas {
+            let at = now.before(replica.silent);
+            // One of the future is of a clock that was set back since.
+            if held.get(&replica.replica).is_none_or(|kept| kept.at <= at || kept.at > now) {
+                let reported = Reported { replica: replica.clone(), reporter: first.replica.clone(), at };
+                held.insert(replica.replica.clone(), reported);
+            }
+        }
+        if first.omitted.is_some() {
+            let named = |name: &String| replicas.iter().any(|replica| replica.replica == *name);
+            held.retain(|name, reported| reported.reporter != first.replica || named(name));
+        }
+        Ok(())
+    }
+
+    async fn replicas(&self, within: Duration) -> Result<Vec<Replica>, Error> {
+        let tables = self.tables().await?;
+        let now = self.clock.now().wall();
+        let said = |reported: &Reported| {
+            let silent = now.since(reported.at);
+            (silent <= within).then(|| Replica { silent, ..reported.replica.clone() })
+        };
+        let mut found: Vec<Replica> = tables.replicas.values().filter_map(said).collect();
+        found.sort_by_key(|replica| replica.silent);
+        found.truncate(REPLICAS_MAX);
+        Ok(found)
     }
 }
 

@@ -31,12 +31,14 @@
 //! | [`Judge`] | the writer | deciding one write; the registry implements it |
 //! | [`Origins`] | the registry | confirming that agents still serve their current cards |
 //! | [`ServiceClock`] | a node with a store | counting the time that the registry is up |
+//! | [`Replicas`] | the registry | where each node and edge says how far it has come, and who has; beside the ledger |
 
 pub mod chain;
 mod decide;
 mod entry;
 pub mod memory;
 pub mod postgres;
+mod replica;
 pub mod sqlite;
 mod stored;
 mod write;
@@ -54,6 +56,7 @@ use crate::card::Change;
 use crate::terms::{AgentName, Digest, Position, Principal, Tag, Timestamp};
 
 pub use entry::{Body, CardKept, Entry, InvalidBody, Kind, Registered};
+pub use replica::{Omitted, REPLICA_KEPT, REPLICAS_MAX, REPORTED_MAX, Replica, Replicas};
 pub use write::{
     Against, Append, Expect, Judge, Key, Op, Outcome, PriorRequest, Receipt, Refusal, Rows, Seen,
     SeenRevision, Verdict, Write, WriteError, Writes, names,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Call, Read, Refusal, Registry};
+use super::{Call, Read, Refusal, Registry, Replicated};
 use crate::card::{Card, Change, Limits, Refused, version};
 use crate::ledger::{Against, Expect, LEASE_MAX, LEASE_MIN, Op, Outcome, Receipt, Write, WriteError, names};
 use crate::telemetry::metrics::{ClassLabels, OutcomeLabels};
@@ -73,6 +73,8 @@ pub struct Written {
     /// It was done before, under the same request id.
     pub replayed: bool,
     pub dry_run: bool,
+    /// Where it was waited for them.
+    pub replicas: Option<Replicated>,
 }
 
 /// A card of so many bytes is checked in well under a millisecond.
@@ -311,6 +313,7 @@ fn written(agent: AgentName, card: Option<Arc<Card>>, receipt: Receipt, dry_run:
         superseded: receipt.superseded,
         replayed: receipt.replayed,
         dry_run,
+        replicas: None,
     }
 }
 

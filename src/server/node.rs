@@ -14,7 +14,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::ledger::{Entries, History, Origins, ServiceClock, Store, TICK, Writes, writer};
+use crate::ledger::{Entries, History, Origins, Replicas, ServiceClock, Store, TICK, Writes, writer};
 use crate::registry::{Registry, Rules, Settings};
 use crate::telemetry::Metrics;
 use crate::view::{feed, hub};
@@ -30,6 +30,8 @@ pub struct Parts {
     pub origins: Arc<dyn Origins>,
     /// Ticked by this node; `None` where others do.
     pub service: Option<Arc<dyn ServiceClock>>,
+    /// Where this node reports how far it has come.
+    pub replicas: Arc<dyn Replicas>,
     /// Changes when the ledger may have grown; its sender may be gone.
     pub nudges: watch::Receiver<u64>,
     /// Tasks of the store, by name; they end with `stop`.
@@ -51,7 +53,7 @@ impl Parts {
     /// A node over one ledger that has no tasks of its own and nudges nobody.
     pub fn over<L>(ledger: &L, clock: Clock) -> Self
     where
-        L: Entries + History + Store + Origins + ServiceClock + Clone + 'static,
+        L: Entries + History + Store + Origins + ServiceClock + Replicas + Clone + 'static,
     {
         Self {
             entries: Arc::new(ledger.clone()),
@@ -60,6 +62,7 @@ impl Parts {
             writes: Writing::Here(Arc::new(ledger.clone())),
             origins: Arc::new(ledger.clone()),
             service: Some(Arc::new(ledger.clone())),
+            replicas: Arc::new(ledger.clone()),
             nudges: watch::channel(0).1,
             tasks: Vec::new(),
             stop: CancellationToken::new(),
@@ -190,7 +193,20 @@ impl Node {
                 "service"
             });
         }
-        let registry = Registry::new(view, parts.history, writes, parts.origins, tuning.registry, metrics);
+        let registry = Registry::new(
+            view,
+            parts.history,
+            writes,
+            parts.origins,
+            parts.replicas,
+            tuning.registry,
+            metrics,
+        );
+        let (reports, reporting) = (registry.reports(), stop.child_token());
+        tasks.spawn(async move {
+            reports.run(reporting).await;
+            "reports"
+        });
         Self { registry, stop, tasks }
     }
 

@@ -70,8 +70,9 @@ pub fn follow<T: AsRef<str>>(urls: &[T], patience: Duration) -> Result<Parts, Er
         authority: None,
         history: Arc::new(upstream.clone()),
         writes: Writing::Elsewhere(Arc::new(upstream.clone())),
-        origins: Arc::new(upstream),
+        origins: Arc::new(upstream.clone()),
         service: None,
+        replicas: Arc::new(upstream),
         tasks: Vec::new(),
         stop: CancellationToken::new(),
         clock: Clock::System,
@@ -101,7 +102,8 @@ async fn postgres(databases: &Databases, migrate: Migrate, pooled: bool) -> Resu
         history: Arc::new(ledger.clone()),
         writes: Writing::Here(Arc::new(ledger.clone())),
         origins: Arc::new(ledger.clone()),
-        service: Some(Arc::new(ledger)),
+        service: Some(Arc::new(ledger.clone())),
+        replicas: Arc::new(ledger),
         nudges,
         tasks: vec![("nudges", nudging)],
         stop,
@@ -128,7 +130,8 @@ async fn standby(standbys: &Databases, primaries: &Databases, pooled: bool) -> R
         history: Arc::new(ledger),
         writes: Writing::Here(Arc::new(primary.clone())),
         origins: Arc::new(primary.clone()),
-        service: Some(Arc::new(primary)),
+        service: Some(Arc::new(primary.clone())),
+        replicas: Arc::new(primary),
         nudges,
         tasks: vec![("nudges", nudging)],
         stop,
@@ -147,7 +150,7 @@ async fn standby_of_node(
     options.pooled = pooled;
     options.primary = false;
     let ledger = Postgres::open(&options).await?;
-    let Parts { entries, writes, origins, nudges, .. } = follow(urls, exchange)?;
+    let Parts { entries, writes, origins, replicas, nudges, .. } = follow(urls, exchange)?;
     Ok(Parts {
         entries: Arc::new(ledger.clone()),
         authority: Some(entries),
@@ -155,6 +158,7 @@ async fn standby_of_node(
         writes,
         origins,
         service: None,
+        replicas,
         nudges,
         tasks: Vec::new(),
         stop: CancellationToken::new(),

@@ -78,6 +78,9 @@ pub struct Metrics {
     pub snapshots_taken: Counter,
     pub origin_confirmations: Family<OutcomeLabels, Counter>,
     pub service_tick_failures: Counter,
+    pub replicas: Gauge,
+    pub replicas_behind: Gauge,
+    pub report_failures: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -131,6 +134,9 @@ impl Metrics {
             snapshots_taken: Counter::default(),
             origin_confirmations: Family::default(),
             service_tick_failures: Counter::default(),
+            replicas: Gauge::default(),
+            replicas_behind: Gauge::default(),
+            report_failures: Counter::default(),
         };
         // The client library adds `_total` to counters.
         registry.register(
@@ -259,6 +265,21 @@ impl Metrics {
             "cardfence_service_tick_failures",
             "Ticks of the service clock that failed",
             metrics.service_tick_failures.clone(),
+        );
+        registry.register(
+            "cardfence_replicas",
+            "Replicas that reported to this node within a minute, with all below them and itself",
+            metrics.replicas.clone(),
+        );
+        registry.register(
+            "cardfence_replicas_behind",
+            "Entries that the one of these that lags most is behind this node",
+            metrics.replicas_behind.clone(),
+        );
+        registry.register(
+            "cardfence_report_failures",
+            "Reports of this node's own position that failed",
+            metrics.report_failures.clone(),
         );
         Self { registry: Arc::new(registry), ..metrics }
     }

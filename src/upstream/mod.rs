@@ -34,6 +34,7 @@
 mod convert;
 mod history;
 mod origins;
+mod replicas;
 mod session;
 mod writes;
 

@@ -4,7 +4,8 @@
 
 use super::{
     AgentEvent, AgentItem, Change, Condition, Confirmation, Diff, Envelope, Freshness, Inspection, Item,
-    LedgerEntry, Problem, Registered, RevisionItem, Violation, Warning, WatchCheckpoint, Watermark,
+    LedgerEntry, List, MissingReplica, OmittedReplicas, Problem, Registered, ReplicaItem, Replicated,
+    RevisionItem, Violation, Warning, WatchCheckpoint, Watermark,
 };
 use crate::registry::{
     self, Agent, Checkpoint, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Told, Written,
@@ -190,6 +191,7 @@ impl From<&Written> for Registered {
             warnings: card.map_or_else(Vec::new, |card| card.warnings().iter().map(Warning::from).collect()),
             superseded: written.superseded,
             dry_run: written.dry_run,
+            replicas: written.replicas.as_ref().map(Replicated::from),
         }
     }
 }
@@ -249,6 +251,51 @@ impl From<&registry::Confirmation> for Confirmation {
             lease_ttl_ms: confirmation.lease.map(|lease| ceil_millis(lease.ttl)),
             freshness: (&confirmation.freshness).into(),
         }
+    }
+}
+
+impl From<&registry::Replicated> for Replicated {
+    fn from(replicated: &registry::Replicated) -> Self {
+        let missing = |missing: &registry::Missing| MissingReplica {
+            replica: missing.replica.clone(),
+            position: missing.position.to_string(),
+            silent_since: missing.silent_since.to_string(),
+            silent_ms: ceil_millis(missing.silent),
+        };
+        Self {
+            complete: replicated.complete,
+            applied: replicated.applied,
+            missing: replicated.missing.iter().map(missing).collect(),
+            missing_omitted: replicated.missing_omitted,
+        }
+    }
+}
+
+/// All that is told at once: there are no further pages.
+pub fn replica_list(list: &registry::ReplicaList) -> List<ReplicaItem> {
+    let item = |listed: &registry::ListedReplica| {
+        let replica = &listed.replica;
+        ReplicaItem {
+            replica: replica.replica.clone(),
+            role: replica.role.clone(),
+            position: replica.position.to_string(),
+            behind: listed.behind,
+            staleness_ms: replica.staleness.map(ceil_millis),
+            hops: replica.hops,
+            version: replica.version.clone(),
+            via: replica.via.clone(),
+            silent_ms: ceil_millis(replica.silent),
+            omitted: replica.omitted.map(|omitted| OmittedReplicas {
+                count: omitted.count,
+                at_least: omitted.at_least.to_string(),
+            }),
+        }
+    };
+    List {
+        items: list.items.iter().map(item).collect(),
+        next_page_token: None,
+        complete: list.complete,
+        freshness: (&list.freshness).into(),
     }
 }
 

@@ -340,6 +340,7 @@ impl Wire {
                     source: source.clone(),
                     dry_run: write.dry_run,
                     ttl_ms: ttl.map(|ttl| ttl.as_millis().try_into().unwrap()),
+                    wait_replicated_ms: None,
                 });
                 request.set_timeout(left);
                 registry.register(request).await
@@ -351,6 +352,7 @@ impl Wire {
                     request_id: write.request_id.to_string(),
                     note: write.note.clone(),
                     dry_run: write.dry_run,
+                    wait_replicated_ms: None,
                 });
                 request.set_timeout(left);
                 registry.retire(request).await

@@ -7,6 +7,7 @@ mod doubts;
 mod freshness;
 mod leases;
 mod random;
+mod replicas;
 mod servers;
 mod subscriber;
 mod support;

@@ -131,6 +131,7 @@ fn response(answer: &Answer) -> Response {
         Shape::Revision => Some((json, refers::<wire::RevisionItem>())),
         Shape::Diff => Some((json, refers::<wire::Diff>())),
         Shape::Watermark => Some((json, refers::<wire::Watermark>())),
+        Shape::Replicas => Some((json, refers_to(&list_of::<wire::ReplicaItem>()))),
         Shape::Ledger => Some(("application/x-ndjson", refers::<wire::LedgerEntry>())),
         Shape::Events => Some(("text/event-stream", text())),
         Shape::Health => Some((json, refers::<wire::Health>())),
@@ -182,6 +183,8 @@ fn components() -> Components {
     add::<wire::ConfirmAnswer>(&mut all);
     add_as::<wire::List<wire::AgentItem>>(list_of::<wire::AgentItem>(), &mut all);
     add_as::<wire::List<wire::RevisionItem>>(list_of::<wire::RevisionItem>(), &mut all);
+    add_as::<wire::List<wire::ReplicaItem>>(list_of::<wire::ReplicaItem>(), &mut all);
+    add::<wire::ReplicaItem>(&mut all);
     add::<wire::RevisionItem>(&mut all);
     add::<wire::Diff>(&mut all);
     add::<wire::Watermark>(&mut all);

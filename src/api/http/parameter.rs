@@ -101,12 +101,18 @@ pub(super) const PAST: &[Parameter] =
 pub(super) const EXPECT_REVISION: &str = "expect_revision";
 pub(super) const DRY_RUN: &str = "dry_run";
 pub(super) const NOTE: &str = "note";
+pub(super) const WAIT_REPLICATED: &str = "wait_replicated";
 
 /// What every write may say.
 pub(super) const WRITE: &[Parameter] = &[
     parameter(EXPECT_REVISION, Kind::Text, "The revision that must be current, or `<number>@<position>`"),
     parameter(DRY_RUN, Kind::Flag, "Judge everything and write nothing"),
     parameter(NOTE, Kind::Text, "For people, at most 4,096 bytes"),
+    parameter(
+        WAIT_REPLICATED,
+        Kind::Text,
+        "A duration of at most 60s to wait, once it is done, for all replicas to apply it; `replicas` says who has",
+    ),
 ];
 
 pub(super) const RELEASE: &str = "release";
@@ -193,6 +199,10 @@ pub(super) const PROOF: &[Parameter] = &[
     parameter(STREAM, Kind::Text, "The stream on which a checkpoint with `nonce` is wanted"),
     parameter(NONCE, Kind::Text, "1 to 128 visible ASCII characters, for the checkpoint"),
 ];
+pub(super) const WITHIN: &str = "within";
+
+pub(super) const REPLICAS: &[Parameter] =
+    &[parameter(WITHIN, Kind::Text, "Those that reported within this duration, by default 1h, at most 7d")];
 
 pub(super) const LIMIT: &str = "limit";
 

@@ -10,7 +10,7 @@ use http::{HeaderMap, Method};
 use super::parameter::Parameter;
 use super::query::{Params, whole_number};
 use super::{Http, fence, routes};
-use crate::registry::{Read, Refusal};
+use crate::registry::{Allowance, Read, Refusal};
 use crate::terms::AgentName;
 
 /// One method of one path.
@@ -96,6 +96,7 @@ pub(super) enum Shape {
     Revision,
     Diff,
     Watermark,
+    Replicas,
     Ledger,
     Events,
     Health,
@@ -110,6 +111,8 @@ pub(super) struct Ask {
     pub(super) params: Params,
     pub(super) headers: HeaderMap,
     pub(super) body: Body,
+    /// What the layer that bounds the request lets it take.
+    pub(super) allowance: Allowance,
 }
 
 impl Ask {

@@ -47,6 +47,7 @@ impl Stage {
             writes: parts.writes.clone(),
             origins: parts.origins.clone(),
             service: None,
+            replicas: parts.replicas.clone(),
             nudges: parts.nudges.clone(),
             tasks: Vec::new(),
             stop: CancellationToken::new(),

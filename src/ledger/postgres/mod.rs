@@ -3,8 +3,8 @@
 //! # Sessions
 //!
 //! Nothing is shared between what must not wait for each other: history reads have a few sessions of their
-//! own (`lease`), confirmations of origins have two, the writer keeps one between transactions, every [`Reading`](super::Reading) owns one, and
-//! the nudge has one. All are opened in one place (`session`), which tries a list of servers in order, since
+//! own (`lease`), confirmations of origins have two, the writer and the reports keep one each, every
+//! [`Reading`](super::Reading) owns one, and the nudge has one. All are opened in one place (`session`), which tries a list of servers in order, since
 //! sqlx knows no URLs with several hosts. A session goes back to its keeper only after a clean exchange: a call
 //! that failed, timed out or was dropped closes its connection, and no cancel is ever sent (one that comes late
 //! would hit the next statement). So nothing that happened on a broken connection can be seen on a later one.
@@ -30,6 +30,7 @@ mod lease;
 mod migrate;
 mod nudge;
 mod origins;
+mod replicas;
 mod row;
 mod session;
 mod transact;
@@ -57,7 +58,7 @@ const ORIGINS_SESSIONS: usize = 2;
 
 /// The statements that every read, confirmation and batch runs, by name: for the test of their plans.
 #[cfg(any(test, feature = "testing"))]
-pub const HOT_STATEMENTS: [(&str, &str); 10] = [
+pub const HOT_STATEMENTS: [(&str, &str); 12] = [
     ("head", follow::HEAD),
     ("page", follow::PAGE),
     ("liveness", follow::LIVENESS),
@@ -68,6 +69,8 @@ pub const HOT_STATEMENTS: [(&str, &str); 10] = [
     ("revision", history::ONE),
     ("revisions", history::SOME),
     ("card", history::CARD),
+    ("report", replicas::REPORT),
+    ("replicas", replicas::REPLICAS),
 ];
 
 /// A ledger in a PostgreSQL database. Clones share it.
@@ -77,6 +80,7 @@ pub struct Postgres {
     history: Sessions,
     writer: Sessions,
     origins: Sessions,
+    reports: Sessions,
     committed: Arc<Notify>,
 }
 
@@ -106,6 +110,7 @@ impl Postgres {
             history: Sessions::new(Arc::clone(&connector), Role::History, options.history_sessions),
             writer: Sessions::new(Arc::clone(&connector), Role::Writer, 1),
             origins: Sessions::new(Arc::clone(&connector), Role::Origins, ORIGINS_SESSIONS),
+            reports: Sessions::new(Arc::clone(&connector), Role::Report, 1),
             connector,
             committed: Arc::default(),
         }

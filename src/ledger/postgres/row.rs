@@ -5,9 +5,9 @@ use std::time::Duration;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::ledger::stored::{self, StoredRevision};
+use crate::ledger::stored::{self, StoredReplica, StoredRevision};
 use crate::ledger::{
-    CardKept, Confirmed, Entry, Error, Head, HeadReport, Liveness, PriorRequest, Revision, Seen,
+    CardKept, Confirmed, Entry, Error, Head, HeadReport, Liveness, PriorRequest, Replica, Revision, Seen,
     SeenRevision, chain,
 };
 use crate::terms::{Tag, Timestamp};
@@ -154,6 +154,26 @@ pub(super) fn confirmed(row: &PgRow) -> Result<Option<Confirmed>, Error> {
             Some(Confirmed::Done { revision, at, lease: stored::lease(ttl, service.unwrap_or(0))? })
         }
     })
+}
+
+pub(super) fn replica(row: &PgRow) -> Result<Replica, Error> {
+    let read = || {
+        Ok(StoredReplica {
+            replica: row.try_get("replica")?,
+            role: row.try_get("role")?,
+            seq: row.try_get("seq")?,
+            tag: row.try_get("tag")?,
+            staleness_us: row.try_get("staleness_us")?,
+            hops: row.try_get("hops")?,
+            version: row.try_get("version")?,
+            via: row.try_get("via")?,
+            omitted: row.try_get("omitted")?,
+            omitted_seq: row.try_get("omitted_seq")?,
+            omitted_tag: row.try_get("omitted_tag")?,
+            silent_us: row.try_get("silent_us")?,
+        })
+    };
+    read().map_err(unreadable)?.into_replica()
 }
 
 fn registers(micros: Option<Vec<i64>>) -> Vec<Timestamp> {

@@ -90,6 +90,8 @@ pub(super) enum Role {
     Writer,
     /// Confirms origins and ticks.
     Origins,
+    /// What may be lost, since it is said again.
+    Report,
     Nudge,
     Migrate,
 }
@@ -104,11 +106,14 @@ impl Role {
         let (statement, read_only) = match self {
             Self::History => (STEP - Duration::from_millis(500), true),
             Self::Follow => (READ - Duration::from_millis(500), true),
-            Self::Writer | Self::Origins | Self::Nudge => (STEP - Duration::from_millis(500), false),
+            Self::Writer | Self::Origins | Self::Report | Self::Nudge => {
+                (STEP - Duration::from_millis(500), false)
+            }
             Self::Migrate => (Duration::ZERO, false),
         };
+        let lossy = if self == Self::Report { "SET synchronous_commit = off;" } else { "" };
         format!(
-            "SET statement_timeout = {}; SET default_transaction_read_only = {read_only}; \
+            "{lossy} SET statement_timeout = {}; SET default_transaction_read_only = {read_only}; \
              SET idle_session_timeout = 0; SET enable_seqscan = off; SET jit = off; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
              SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000;",
             statement.as_millis()
@@ -346,6 +351,19 @@ impl Session {
         let rows = query.persistent(false).fetch_all(&mut self.connection).await?;
         sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
         Ok(rows)
+    }
+
+    /// Runs a write that is a transaction of its own, and may be lost.
+    pub(super) async fn write(
+        &mut self,
+        query: Query<'_, sqlx::Postgres, PgArguments>,
+    ) -> Result<(), sqlx::Error> {
+        if !self.pooled {
+            return query.execute(&mut self.connection).await.map(drop);
+        }
+        sqlx::raw_sql("BEGIN; SET LOCAL synchronous_commit = off").execute(&mut self.connection).await?;
+        query.persistent(false).execute(&mut self.connection).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await.map(drop)
     }
 
     /// Runs a statement inside of a write transaction.

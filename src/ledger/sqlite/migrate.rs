@@ -55,7 +55,8 @@ pub(super) fn only_first() -> Migrator {
 fn migrator_to(last: i64) -> Migrator {
     let ledger = include_str!("../../../migrations/sqlite/0001_ledger.sql");
     let service = include_str!("../../../migrations/sqlite/0002_service.sql");
-    let files = [(1, "ledger", ledger), (2, "service", service)];
+    let replicas = include_str!("../../../migrations/sqlite/0003_replicas.sql");
+    let files = [(1, "ledger", ledger), (2, "service", service), (3, "replicas", replicas)];
     let files = files.into_iter().filter(|(version, ..)| *version <= last);
     let migrations = files.map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)

@@ -51,9 +51,12 @@ const ENTRIES: &str =
 const DIGEST_AT: &str = "
     SELECT l.id AS ledger_id, e.digest AS digest_at_asked FROM ledger l LEFT JOIN entry e ON e.seq = ?1";
 
-type SqliteQuery<'q> = Query<'q, sqlx::Sqlite, SqliteArguments>;
+pub(super) type SqliteQuery<'q> = Query<'q, sqlx::Sqlite, SqliteArguments>;
 
-async fn bounded<T>(doing: &str, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Error> {
+pub(super) async fn bounded<T>(
+    doing: &str,
+    call: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, Error> {
     match tokio::time::timeout(READ, call).await {
         Ok(done) => done.map_err(|error| self::error(doing, &error)),
         Err(_) => Err(Error::Unavailable(format!("{doing}: no answer within {} ms", READ.as_millis()))),
@@ -121,7 +124,7 @@ fn size(entry: &Entry) -> i64 {
 }
 
 impl Sqlite {
-    async fn ask(&self, doing: &str, query: SqliteQuery<'_>) -> Result<Vec<SqliteRow>, Error> {
+    pub(super) async fn ask(&self, doing: &str, query: SqliteQuery<'_>) -> Result<Vec<SqliteRow>, Error> {
         let rows = bounded(doing, query.fetch_all(&self.0.readers));
         rows.instrument(tracing::debug_span!("sql", statement = doing)).await
     }

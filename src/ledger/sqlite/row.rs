@@ -6,9 +6,9 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
 use super::error::error;
-use crate::ledger::stored::{self, StoredRevision};
+use crate::ledger::stored::{self, StoredReplica, StoredRevision};
 use crate::ledger::{
-    CardKept, Entry, Error, Head, Liveness, PriorRequest, Revision, Seen, SeenRevision, chain,
+    CardKept, Entry, Error, Head, Liveness, PriorRequest, Replica, Revision, Seen, SeenRevision, chain,
 };
 use crate::terms::{Digest, Timestamp};
 
@@ -96,6 +96,26 @@ pub(super) fn revision(row: &SqliteRow) -> Result<Revision, Error> {
         })
     };
     read().map_err(unreadable)?.into_revision()
+}
+
+pub(super) fn replica(row: &SqliteRow) -> Result<Replica, Error> {
+    let read = || {
+        Ok(StoredReplica {
+            replica: row.try_get("replica")?,
+            role: row.try_get("role")?,
+            seq: row.try_get("seq")?,
+            tag: row.try_get("tag")?,
+            staleness_us: row.try_get("staleness_us")?,
+            hops: row.try_get("hops")?,
+            version: row.try_get("version")?,
+            via: row.try_get("via")?,
+            omitted: row.try_get("omitted")?,
+            omitted_seq: row.try_get("omitted_seq")?,
+            omitted_tag: row.try_get("omitted_tag")?,
+            silent_us: row.try_get("silent_us")?,
+        })
+    };
+    read().map_err(unreadable)?.into_replica()
 }
 
 struct SqliteLiveness {

@@ -5,6 +5,7 @@
 
 mod origin;
 mod past;
+mod replica;
 mod stream;
 mod write;
 
@@ -20,6 +21,7 @@ use crate::terms::{Digest, Reason};
 
 pub(super) use origin::{confirmed, origins_told};
 pub(super) use past::{ledger_page, ledger_wanted, revision, revision_wanted, revisions, revisions_wanted};
+pub(super) use replica::{replicas, replicas_wanted, report};
 pub(super) use stream::{Arriving, entries, entries_wanted, head, head_wanted, liveness, liveness_wanted};
 pub(super) use write::{Call, Said, call, receipt, said};
 

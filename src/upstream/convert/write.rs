@@ -25,10 +25,22 @@ pub(in super::super) fn call(write: &Write) -> Call {
     let agent = write.agent.to_string();
     let (expect, request_id) = (expect(write.expect), write.request_id.to_string());
     let (note, dry_run) = (write.note.clone(), write.dry_run);
+    // Waiting for replicas is the use case's, at the server that was asked.
+    let wait_replicated_ms = None;
     match &write.op {
-        Op::Retire => Call::Retire(pb::RetireRequest { agent, expect, request_id, note, dry_run }),
+        Op::Retire => {
+            Call::Retire(pb::RetireRequest { agent, expect, request_id, note, dry_run, wait_replicated_ms })
+        }
         Op::Register { card, release, source, ttl, .. } => match rolled_back_to(write) {
-            Some(to) => Call::Rollback(pb::RollbackRequest { agent, to, expect, request_id, note, dry_run }),
+            Some(to) => Call::Rollback(pb::RollbackRequest {
+                agent,
+                to,
+                expect,
+                request_id,
+                note,
+                dry_run,
+                wait_replicated_ms,
+            }),
             None => Call::Register(pb::RegisterRequest {
                 agent,
                 card: card.bytes().clone(),
@@ -38,6 +50,7 @@ pub(in super::super) fn call(write: &Write) -> Call {
                 note,
                 source: source.clone(),
                 dry_run,
+                wait_replicated_ms,
                 ttl_ms: ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)),
             }),
         },

@@ -38,6 +38,7 @@ pub(in super::super) fn written(written: Written) -> pb::Written {
         superseded: written.superseded,
         dry_run: written.dry_run,
         warnings_omitted: 0,
+        replicas: written.replicas.map(super::replicas::replicated),
     };
     // What is done is never told as a failure because there is much to say of it.
     while answer.encoded_len() > MESSAGE_MAX && !answer.warnings.is_empty() {

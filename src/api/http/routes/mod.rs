@@ -8,6 +8,7 @@ mod ledger;
 mod list;
 mod metrics;
 mod openapi;
+mod replicas;
 mod resolve;
 mod revisions;
 mod watch;
@@ -26,6 +27,7 @@ static ALL: &[&[Route]] = &[
     diff::ROUTES,
     watch::ROUTES,
     watermark::ROUTES,
+    replicas::ROUTES,
     ledger::ROUTES,
     health::ROUTES,
     metrics::ROUTES,

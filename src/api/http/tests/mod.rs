@@ -9,6 +9,7 @@ mod listing;
 mod malformed;
 mod openapi;
 mod query;
+mod replicas;
 mod resolve;
 mod standing;
 mod support;
