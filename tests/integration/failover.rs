@@ -272,6 +272,38 @@ async fn judge(record: &Record, promoted: &Cluster, database: &str, nodes: &[Htt
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn primary_that_hangs_is_passed_over_for_the_next_in_the_list() {
+    let primary = Cluster::start(Settings::default()).await;
+    let database = primary.create_database().await;
+    let standby = primary.standby("standby").await;
+    let server = Server::serve(&format!("{},{}", primary.url(&database), standby.url(&database))).await;
+    let http = Http::to(&server.url());
+    let card = |version: &str| Card::new(Shape::V10, "hung").version(version).build();
+    http.put_card("acme/hung", "", &card("1")).await.expect(201);
+    standby.caught_up_with(&primary).await;
+    primary.freeze();
+    let hung_at = Instant::now();
+    standby.promote().await;
+    let read = eventually(Duration::from_secs(20), async || {
+        let reply = http.resolve("acme/hung", "?max_staleness=0&wait=10s").await;
+        if reply.status == 200 { Ok(hung_at.elapsed()) } else { Err(reply.json().to_string()) }
+    })
+    .await;
+    // A write that was sent to the hung one is done again at the new one.
+    let written = eventually(Duration::from_secs(20), async || {
+        let reply = http.put_card("acme/hung", "", &card("2")).await;
+        if reply.status == 200 { Ok(hung_at.elapsed()) } else { Err(reply.json().to_string()) }
+    })
+    .await;
+    // Thawed, it would take writes again; no session goes back to it.
+    primary.thaw();
+    let position = http.resolve("acme/hung", "?max_staleness=0&wait=10s").await.expect(200).json();
+    assert_eq!((&position["revision"], &position["card"]["version"]), (&2.into(), &"2".into()));
+    assert_eq!(http.metric("cardfence_reloads_total").await, 0.0);
+    report(&format!("primary hangs: linearizable again after {read:?}, written again after {written:?}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn good_position_does_not_pass_at_a_node_that_follows_the_old_primary() {
     let primary = Cluster::start(Settings::default()).await;
     let database = primary.create_database().await;
