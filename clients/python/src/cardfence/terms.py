@@ -83,7 +83,7 @@ class Freshness:
 
     def unproven(self) -> Freshness:
         """The same without a proof: the answer was not made for the request."""
-        return replace(self, staleness=None, basis="unproven")
+        return replace(self, position=None, staleness=None, basis="unproven")
 
     @classmethod
     def of_json(cls, block: Any, sent: Instant) -> Freshness | None:
