@@ -1,5 +1,6 @@
 """cardfence: resolve A2A Agent Cards through fences, and carry the negotiated card to the last artifact."""
 
+from .cache import AsyncCache, Cache
 from .card import Card, Interface, Skill
 from .change import Change, Item
 from .check import PATTERNS, Checked, Drift, Mode, Stale, judge
@@ -54,6 +55,7 @@ from .observe import Event
 from .reasons import Retry
 from .resolved import Resolved
 from .resolver import AsyncResolver, Resolver
+from .session import Selection
 from .terms import Freshness, Position
 
 __all__ = [
@@ -61,8 +63,10 @@ __all__ = [
     "AgentNotFound",
     "AgentRetired",
     "ArtifactSchemaDrift",
+    "AsyncCache",
     "AsyncGuard",
     "AsyncResolver",
+    "Cache",
     "CapabilityMismatch",
     "CapabilityMissing",
     "Card",
@@ -110,6 +114,7 @@ __all__ = [
     "Resolver",
     "Retry",
     "RevisionBelowFloor",
+    "Selection",
     "Skill",
     "SkillMissing",
     "SkillWanted",

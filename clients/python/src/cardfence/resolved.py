@@ -74,8 +74,12 @@ def read_envelope(answer: Answer, agent: str, nonce: str) -> Resolved:
     """Raises InvalidAnswer when it is no envelope of `agent`."""
     body = _object(answer)
     freshness = read_freshness(answer, nonce, body.get("freshness"))
+    return of_envelope(body, body.get("card"), agent, freshness)
+
+
+def of_envelope(body: Mapping[str, Any], card: Any, agent: str, freshness: Freshness | None) -> Resolved:
+    """Raises InvalidAnswer when a member is missing, or it is of another agent."""
     position = position_or_none(body.get("position"))
-    card = body.get("card")
     texts: dict[str, Any] = {name: body.get(name) for name in _TEXTS}
     wrong = [name for name, value in texts.items() if not isinstance(value, str)]
     if freshness is None or position is None or not isinstance(card, dict) or wrong:
