@@ -208,12 +208,11 @@ class _Core:
     def _evidence(self, negotiated: Negotiated, finding: Stale | Drift) -> Generator[Effect, Any, Resolved | None]:
         """Quarantines the card, reads the agent anew, reports; once for all who find the same at a time."""
         agent, digest = negotiated.agent, negotiated.content_digest
-        held = self.memos.get(agent, self.exchange.history)
-        known_moved = held is not None and held.content_digest != digest
-        if known_moved and self.memos.is_suspect(agent, digest):
-            # The evidence is of a card that was found out before: what is current is in hand.
+        held = self._found_out(agent, digest)
+        if held is not None:
             self.observer.tell("evidence_known", agent)
             return held
+        held = self.memos.get(agent, self.exchange.history)
         # Before anything that takes time: from here on no task starts with this card.
         if self.memos.suspect(agent, digest, self.exchange.clock.now()):
             self.observer.tell("quarantined", agent, content_digest=digest)
@@ -224,9 +223,18 @@ class _Core:
         )
         return fresh
 
+    def _found_out(self, agent: str, digest: str) -> Resolved | None:
+        """The card in hand, if evidence had already led from `digest` to it."""
+        held = self.memos.get(agent, self.exchange.history)
+        has_moved = held is not None and held.content_digest != digest
+        return held if has_moved and self.memos.is_suspect(agent, digest) else None
+
     def _refetch(self, negotiated: Negotiated, finding: Stale | Drift) -> Generator[Effect, Any, Resolved | None]:
         agent = negotiated.agent
-        fresh: Resolved | None = None
+        # Another may have done this between the look at the memo and here.
+        fresh = self._found_out(agent, negotiated.content_digest)
+        if fresh is not None:
+            return fresh
         try:
             fresh = yield from self.exchange.resolve(agent, Fence(max_staleness=0), None)
             self._adopt(fresh)
