@@ -192,7 +192,7 @@ def envelope(echo: bool = True, **changes: Any) -> Callable[[httpx.Request], htt
     freshness = {**ENVELOPE["freshness"], **changes.pop("freshness", {})}  # type: ignore[dict-item]
 
     def answer(request: httpx.Request) -> httpx.Response:
-        nonce = request.headers["Cardfence-Nonce"] if echo else "another"
+        nonce = request.headers.get("Cardfence-Nonce", "") if echo else "another"
         return httpx.Response(
             200, json={**ENVELOPE, "freshness": freshness, **changes}, headers={"Cardfence-Nonce": nonce}
         )

@@ -170,7 +170,8 @@ class AsyncCache:
             try:
                 reason = await self._stream()
                 failures = 0
-            except (httpx.HTTPError, ValueError, InvalidAnswer) as error:
+            except Exception as error:
+                # Whatever it is, it must not end the watching unseen: the proof grows old meanwhile.
                 reason = repr(error)
                 failures += 1
             self._session.closed()
@@ -201,7 +202,7 @@ class AsyncCache:
                         if isinstance(told, Reconnect):
                             self._changed.set()
                             return told.reason
-                        self._observer.tell(f"watch_{told.kind}", told.about.get("agent"), **dict(told.about))
+                        self._observer.tell(f"watch_{told.kind}", told.agent, **told.about)
                     self._changed.set()
         return "the stream ended"
 

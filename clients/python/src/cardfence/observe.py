@@ -26,7 +26,7 @@ class Observer:
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def tell(self, kind: str, agent: str | None = None, **about: Any) -> None:
+    def tell(self, kind: str, agent: str | None = None, /, **about: Any) -> None:
         with self._lock:
             self._counts[kind] += 1
         if self._on_event is None:

@@ -82,6 +82,11 @@ class Told:
     kind: str
     about: Mapping[str, Any]
 
+    @property
+    def agent(self) -> str | None:
+        agent = self.about.get("agent")
+        return agent if isinstance(agent, str) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Reconnect:
