@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 
-def skill(skill_id: str, out: tuple[str, ...] = ("text/markdown",), into: tuple[str, ...] = ("text/plain",)) -> Any:
+def skill(
+    skill_id: str, out: tuple[str, ...] = ("text/markdown",), into: tuple[str, ...] = ("text/plain",)
+) -> Any:
     texts = {"id": skill_id, "name": skill_id, "description": "d", "tags": ["t"]}
     return {**texts, "inputModes": list(into), "outputModes": list(out)}
 
 
-def card(*skills: Any, url: str = "https://worker.example.com/rpc", version: str = "1.0.0", **capabilities: Any) -> Any:
+def card(
+    *skills: Any, url: str = "https://worker.example.com/rpc", version: str = "1.0.0", **capabilities: Any
+) -> Any:
     """A v1.0 card. Without skills it has `summarize-v2`."""
     return {
         "name": "Worker",

@@ -50,7 +50,9 @@ class Registry:
 
     def __init__(self, directory: Path) -> None:
         if not BINARY.exists():
-            raise RuntimeError(f"there is no server at {BINARY}: build it with `cargo build`, or set CARDFENCE_BIN")
+            raise RuntimeError(
+                f"there is no server at {BINARY}: build it with `cargo build`, or set CARDFENCE_BIN"
+            )
         self.directory = directory
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"

@@ -64,7 +64,13 @@ class Fake:
         envelope = {"agent": agent, "revision": revision, "position": self.position(), "card_version": "1"}
         if retired:
             return self.line("retired", identified, **envelope)
-        texts = ("content_digest", "skill_fingerprint", "negotiation_fingerprint", "registered_at", "registered_by")
+        texts = (
+            "content_digest",
+            "skill_fingerprint",
+            "negotiation_fingerprint",
+            "registered_at",
+            "registered_by",
+        )
         envelope |= {"raw_digest": self.raw(revision), "generation": "v1.0", **dict.fromkeys(texts, "x")}
         return self.line("upsert", identified, **envelope, card=card())
 
@@ -93,9 +99,7 @@ class Fake:
             live = [(agent, revision) for agent, (revision, retired) in self.agents.items() if not retired]
             total = sum(set_digest_of(agent, revision, self.raw(revision)) for agent, revision in live)
             told = {"position": self.position(), "set_digest": f"{(total + self.lies) % (1 << 256):064x}"}
-            queue.put_nowait(
-                self.line("checkpoint", **told, nonce=request.query_params["nonce"], staleness_ms=0)
-            )
+            queue.put_nowait(self.line("checkpoint", **told, nonce=request.query_params["nonce"], staleness_ms=0))
         return JSONResponse({"position": self.position()})
 
     def change(self, agent: str, revision: int, retired: bool = False) -> None:

@@ -69,7 +69,10 @@ def test_text_where_markdown_was_negotiated_is_drift(clients: Clients, registry:
     registry.put(agent, card())
     guard = clients.guard(clients.resolver(registry.url))
     negotiated = guard.start_task(intent(agent))
-    assert guard.check(negotiated, task("completed", {"text": "# x", "mediaType": "text/markdown"})).state == "completed"
+    assert (
+        guard.check(negotiated, task("completed", {"text": "# x", "mediaType": "text/markdown"})).state
+        == "completed"
+    )
     # The id is used again for something else.
     registry.put(agent, card(skill(SUMMARIZE, ("text/plain",))))
     with pytest.raises(ArtifactSchemaDrift) as found:

@@ -81,7 +81,10 @@ def test_a_fence_that_only_the_registry_can_judge_is_always_asked(clients: Clien
 
 def test_only_a_confirmation_after_the_evidence_clears_a_suspect(clients: Clients) -> None:
     def told(confirmed: str, proven: str) -> Any:
-        times = {"origin_confirmed_at": f"2026-11-30T{confirmed}.000000Z", "proven_at": f"2026-11-30T{proven}.000000Z"}
+        times = {
+            "origin_confirmed_at": f"2026-11-30T{confirmed}.000000Z",
+            "proven_at": f"2026-11-30T{proven}.000000Z",
+        }
         return envelope(card=card(), freshness={**times, "staleness_ms": 0})
 
     script = Script(

@@ -152,7 +152,12 @@ def test_a_lost_stream_keeps_the_copy_and_drops_the_nonces() -> None:
 
 
 def test_the_end_of_a_stream_says_whether_the_copy_stays() -> None:
-    for reason, stays in (("draining", True), ("subscriber_too_slow", True), ("max_age", True), ("history_diverged", False)):
+    for reason, stays in (
+        ("draining", True),
+        ("subscriber_too_slow", True),
+        ("max_age", True),
+        ("history_diverged", False),
+    ):
         session = synced(A)
         prove(session, T0, 10, A)
         assert kinds(session.receive(event("end", None, reason=reason))) == ["end", "reconnect"]

@@ -89,7 +89,7 @@ class _Core:
             raise self._not_started(intent, memo, error) from error
         told = "revalidated" if resolved.not_modified else "resolved"
         self.observer.tell(told, agent, revision=resolved.revision)
-        if not self.memos.cleared(resolved):
+        if not self.memos.cleared(resolved, is_linearizable=fence.max_staleness == 0):
             self.memos.drop(agent)
             self.observer.tell("quarantine_refused", agent, content_digest=resolved.content_digest)
             raise StaleAgentCard(
@@ -140,7 +140,7 @@ class _Core:
                     raise
             self.observer.tell("discovery_unavailable", agent, at="webhook")
             raise DiscoveryUnavailable(f"the webhook was not registered: {error}", **about) from error
-        self._adopt(fresh)
+        self._adopt(fresh, is_linearizable=True)
         return fresh
 
     def continue_task(self, negotiated: Negotiated) -> Generator[Effect, Any, Continue]:
@@ -162,7 +162,7 @@ class _Core:
             warning = DiscoveryUnavailable(f"the task goes on unconfirmed: {error}", **about)
             warning.__cause__ = error
             return Continue(warning=warning)
-        self._adopt(fresh)
+        self._adopt(fresh, is_linearizable=False)
         return Continue(fresh=fresh, change=fresh.change_since(negotiated.resolved))
 
     def _change(self, negotiated: Negotiated, refused: Refused) -> Change | None:
@@ -170,9 +170,9 @@ class _Core:
             return RETIREMENT
         return between(negotiated.card, Card(refused.card)) if refused.card is not None else None
 
-    def _adopt(self, fresh: Resolved) -> None:
+    def _adopt(self, fresh: Resolved, is_linearizable: bool) -> None:
         """Keeps a card that was just read, unless it is suspect."""
-        if self.memos.cleared(fresh):
+        if self.memos.cleared(fresh, is_linearizable):
             self.memos.keep(fresh, self.exchange.history)
 
     def check(
@@ -237,7 +237,7 @@ class _Core:
             return fresh
         try:
             fresh = yield from self.exchange.resolve(agent, Fence(max_staleness=0), None)
-            self._adopt(fresh)
+            self._adopt(fresh, is_linearizable=True)
             self.observer.tell("refetched", agent, revision=fresh.revision)
         except (Refused, Unreachable, InvalidAnswer) as error:
             self.observer.tell("refetch_failed", agent, cause=str(error))

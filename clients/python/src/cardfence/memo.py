@@ -77,16 +77,16 @@ class Memos:
         with self._lock:
             return any(name == agent for name, _ in self._suspects)
 
-    def cleared(self, resolved: Resolved) -> bool:
-        """Whether `resolved` is above suspicion. It must be linearizable to set or pass a baseline."""
+    def cleared(self, resolved: Resolved, is_linearizable: bool) -> bool:
+        """Whether `resolved` is above suspicion. Only a linearizable answer can set or pass a baseline."""
         with self._lock:
             key = (resolved.agent, resolved.content_digest)
             suspect = self._suspects.get(key)
             if suspect is None:
                 return True
             fresh = resolved.freshness
-            if fresh.sent.boot < suspect.at.boot or fresh.staleness is None:
-                # Asked for before the evidence, or proving nothing.
+            if not is_linearizable or fresh.sent.boot < suspect.at.boot:
+                # It may tell how things were before the evidence.
                 return False
             if suspect.baseline is None:
                 suspect.baseline = (fresh.origin_confirmed_at, fresh.proven_at)
