@@ -67,6 +67,10 @@ class Registry:
         log.close()
         eventually("the registry is ready", lambda: httpx.get(f"{self.url}/readyz").status_code == 200)
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The cache over a stream that a scripted registry sends. The real one's stream is not used here."""
+"""The cache over a stream that a scripted registry sends, which can lie and fall silent; `test_watch` has the real one."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pytest
 from cardfence.clock import Instant
 from cardfence.session import Reconnect, Selection, Session, Told, set_digest_of
 from cardfence.sse import SseEvent, SseParser
+from cardfence.terms import Position
 
 T0 = Instant(1000.0, 5000.0)
 
@@ -193,6 +194,17 @@ def test_what_a_stream_may_not_say_closes_it_and_proves_nothing(bad: SseEvent) -
     assert session.age(T0) is None and session.get("acme/a") is None
 
 
+def test_a_snapshot_of_another_history_drops_the_old_copy_at_once() -> None:
+    session = synced(A)
+    prove(session, T0, 10, A)
+    session.opened("s2")
+    session.receive(event("reset", None, position=position(4), reason="history_diverged"))
+    assert session.get("acme/a") is None and session.age(T0) is None and session.resume_from is None
+    session.receive(upsert(None, "acme/a", 1))
+    session.receive(event("synced", 4))
+    assert kinds(prove(session, at(1), 4, A)) == ["proven"]
+
+
 def test_nothing_is_applied_before_a_snapshot() -> None:
     for early in (upsert(1, "acme/a", 1), event("synced", 1), event("checkpoint", 1, set_digest=digest())):
         session = Session(Selection())
@@ -218,6 +230,8 @@ def test_a_selection_knows_what_its_silence_means() -> None:
     some = Selection(agents=("acme/a",), namespaces=("beta",))
     assert some.covers("acme/a") and some.covers("beta/x") and not some.covers("acme/b")
     assert some.query(None) == "agent=acme%2Fa&namespace=beta"
+    thin = Selection(change_class="breaking", cards=False)
+    assert thin.query(Position(7, "0" * 16)) == "class=breaking&cards=false&from=7.0000000000000000"
 
 
 def test_the_set_digest_is_the_registrys() -> None:

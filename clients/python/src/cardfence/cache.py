@@ -16,9 +16,11 @@ from typing import Any, Literal, TypeVar
 import httpx
 
 from .clock import Clock, Instant, SystemClock
-from .errors import AgentNotFound, AgentRetired, CardRedacted, FreshnessUnverifiable, InvalidAnswer
+from .errors import AgentNotFound, AgentRetired, FreshnessUnverifiable, InvalidAnswer
+from .fence import Fence
 from .observe import Event, Observer
 from .resolved import Answer, Resolved, of_envelope, read_refusal
+from .resolver import AsyncResolver
 from .session import Reconnect, Selection, Session
 from .sse import SseParser
 
@@ -48,6 +50,7 @@ class AsyncCache:
         self._client = client or httpx.AsyncClient()
         self._owned = client is None
         self._clock = clock or SystemClock()
+        self._resolver = AsyncResolver(base_url, token=token, client=self._client, clock=self._clock)
         self._session = Session(selection or Selection())
         self._observer = Observer(on_event)
         self._changed = asyncio.Event()
@@ -71,7 +74,7 @@ class AsyncCache:
             await self._client.aclose()
 
     def peek(self, agent: str, max_staleness: float | Literal["any"] = 5.0) -> Resolved | None:
-        """The agent from the copy, if its proof is young enough; None when it has to be confirmed first.
+        """The agent from the copy; None when its proof is too old, or its card is not in the copy.
 
         Raises as `get` does where the copy knows the answer. Never waits.
         """
@@ -88,7 +91,8 @@ class AsyncCache:
         """The agent's current card, from a copy that is proven to be no older than `max_staleness` seconds.
 
         0 is linearizable: the copy is confirmed first. `wait` bounds the waiting. Raises AgentNotFound and
-        AgentRetired, both proven, CardRedacted, and FreshnessUnverifiable when nothing could be proven in time.
+        AgentRetired, both proven, and FreshnessUnverifiable when nothing could be proven in time. A card that came
+        without its text (`Selection.change_class`) is resolved, with whatever that raises.
         """
         if not self._session.selection.covers(agent):
             raise ValueError(f"{agent} is not among what is watched")
@@ -96,7 +100,7 @@ class AsyncCache:
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             if self._is_proven(max_staleness, started):
-                return self._answer(agent)
+                return self._answer(agent) or await self._resolve(agent, max_staleness, wait)
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 proof = self._session.proof()
@@ -126,7 +130,13 @@ class AsyncCache:
         age = proof.age(self._clock.now())
         return age is not None and age <= max_staleness
 
-    def _answer(self, agent: str) -> Resolved:
+    async def _resolve(self, agent: str, max_staleness: float | Literal["any"], wait: float) -> Resolved:
+        """Asks for a card that the copy knows of without having it, at least as new as the copy."""
+        self._observer.tell("cache_resolved", agent)
+        fence = Fence(max_staleness=max_staleness, at_least=self._session.position, wait=min(wait, 10.0))
+        return await self._resolver.resolve(agent, fence, timeout=wait + _CONFIRM_TIMEOUT)
+
+    def _answer(self, agent: str) -> Resolved | None:
         held, proof = self._session.get(agent), self._session.proof()
         about: dict[str, Any] = {"agent": agent, "freshness": proof}
         if held is None:
@@ -134,7 +144,7 @@ class AsyncCache:
         if held.retired:
             raise AgentRetired("agent_retired", f"{agent} is retired", revision=held.revision, **about)
         if held.card is None:
-            raise CardRedacted("card_redacted", f"the copy has revision {held.revision} without its card", **about)
+            return None
         return of_envelope(held.envelope, held.card.document, agent, proof)
 
     def _confirm(self, arrived: Instant) -> None:

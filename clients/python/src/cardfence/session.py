@@ -11,7 +11,7 @@ What is decided here:
 - The proof outlives a lost stream, as the copy does: it only grows old. A nonce does not.
 - Anything unexpected closes: an unknown event, an event out of order, a member that is missing.
 
-`moved` and `redacted` leave an agent without its card here; who needs it resolves it.
+`moved` and `redacted` leave an agent without its card here; the cache resolves it when it is asked for.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ _MODULUS = 1 << 256
 class Selection:
     """What is watched: these agents and all in these namespaces; nothing named is everything.
 
-    `classes` thins what is told in full, not what is known: the other changes come as `moved`.
+    `change_class` (`breaking` or `additive`) thins what is told in full, not what is known: changes below it come
+    as `moved`, without their card. So do all when `cards` is off.
     """
 
     agents: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
+    change_class: str | None = None
     cards: bool = True
 
     def query(self, resume_from: Position | None) -> str:
         pairs = [("agent", agent) for agent in self.agents]
         pairs += [("namespace", namespace) for namespace in self.namespaces]
-        pairs += [("class", one) for one in self.classes]
+        pairs += [("class", self.change_class)] if self.change_class else []
         pairs += [] if self.cards else [("cards", "false")]
         pairs += [("from", str(resume_from))] if resume_from else []
         return "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs)
@@ -213,6 +214,8 @@ class Session:
         body = _parse(event)
         match event.event:
             case "reset":
+                if body.get("reason") == "history_diverged":
+                    self._forget()
                 self._snapshot = _Copy()
                 return [Told("reset", body)]
             case "upsert" | "moved" | "retired" | "redacted":
