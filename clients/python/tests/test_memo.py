@@ -108,3 +108,20 @@ def test_only_a_confirmation_after_the_evidence_clears_a_suspect(clients: Client
         assert found.value.reason == "registry_behind_origin"
     assert script.params(4)["max_staleness"] == "0"
     assert guard.start_task(Intent("acme/w", "summarize-v2")).revision == 1
+
+
+def test_a_suspect_that_got_into_the_memo_is_not_served_from_it() -> None:
+    # A start that was under way when the evidence came may keep the card a moment after it was dropped.
+    clients = Clients("sync")
+    script = Script(envelope(card=card(), freshness={"revalidate_after_ms": 120_000, "staleness_ms": 0}))
+    guard = clients.guard(clients.resolver("http://r.example.com", script.transport))
+    intent = Intent("acme/w", "summarize-v2", expected_duration=2400)
+    negotiated = guard.start_task(intent)
+    with pytest.raises(StaleAgentCard):
+        guard.check(negotiated, task("failed", message="unknown skill"))
+    guard._core.memos.keep(negotiated.resolved, guard._core.exchange.history)
+    asked_before = len(script.asked)
+    with pytest.raises(StaleAgentCard) as refused:
+        guard.start_task(intent)
+    assert refused.value.reason == "registry_behind_origin" and len(script.asked) == asked_before + 1
+    clients.close()
