@@ -58,7 +58,7 @@ Exit codes: 0 done, 1 failed, 3 refused by the fence, 4 not found or retired,
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Start a registry
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Register a card, as a deploy does
     Register(register::Args),
     /// Retire an agent; a tombstone stays
@@ -115,7 +115,7 @@ impl Cli {
 impl Command {
     async fn run(self, printer: &mut Printer) -> Result<Exit, Failure> {
         match self {
-            Self::Serve(args) => serve::run(args, printer).await,
+            Self::Serve(args) => serve::run(*args, printer).await,
             Self::Register(args) => register::run(args, printer).await,
             Self::Retire(args) => retire::run(args, printer).await,
             Self::Rollback(args) => rollback::run(args, printer).await,
