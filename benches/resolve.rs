@@ -53,6 +53,7 @@ async fn node(agents: usize) -> Node {
                 release: None,
                 note: None,
                 source: None,
+                ttl: None,
                 dry_run: false,
             };
             let registry = node.registry.clone();

@@ -31,6 +31,16 @@ impl Moment {
         Duration::from_nanos(u64::try_from(boot.max(wall)).unwrap_or(0))
     }
 
+    /// The moment `earlier` than this one by so much.
+    #[must_use]
+    pub fn before(&self, earlier: Duration) -> Self {
+        let nanos = i64::try_from(earlier.as_nanos()).unwrap_or(i64::MAX);
+        Self {
+            boot_nanos: self.boot_nanos.saturating_sub(nanos),
+            wall_nanos: self.wall_nanos.saturating_sub(nanos),
+        }
+    }
+
     /// The wall clock at this moment; for people.
     pub fn wall(&self) -> Timestamp {
         Timestamp::from_micros(self.wall_nanos.div_euclid(1_000))

@@ -41,21 +41,33 @@ pub mod card;
 pub mod fence;
 
 // What is remembered, and what is served of it.
+#[cfg(feature = "server")]
 pub mod ledger;
+#[cfg(feature = "server")]
+pub mod upstream;
+#[cfg(feature = "server")]
 pub mod view;
 
 // What may be done.
+#[cfg(feature = "server")]
 pub mod registry;
 
 // How it is spoken.
+#[cfg(feature = "server")]
 pub mod api;
+#[cfg(any(feature = "server", feature = "client"))]
 pub mod proto;
+#[cfg(feature = "server")]
 pub mod wire;
 
 // What runs it.
+#[cfg(feature = "server")]
 pub mod config;
+#[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "server")]
 pub mod telemetry;
 
 // How it is told what to do.
+#[cfg(feature = "server")]
 pub mod cli;

@@ -23,6 +23,8 @@ use crate::wire::Problem;
 
 /// Longer than the registry lets any request take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(35);
+/// Of an answer that goes on: who reads it looks for itself whether it still does.
+const ENDLESS: Duration = Duration::from_secs(366 * 86_400);
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often a write is sent at most.
@@ -56,6 +58,8 @@ pub(super) struct Request {
     path: String,
     headers: HeaderMap,
     body: Bytes,
+    /// Time beyond what any request may take.
+    patience: Duration,
 }
 
 /// What came back, when it was no refusal.
@@ -68,9 +72,32 @@ pub(super) struct Answer {
     pub(super) elapsed: Duration,
 }
 
+/// An answer that goes on.
+#[derive(Debug)]
+pub(super) struct Endless {
+    response: reqwest::Response,
+    server: String,
+}
+
+impl Endless {
+    /// The next bytes; `None` when it is over after all.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+        self.response
+            .chunk()
+            .await
+            .map_err(|error| Failure::Unreachable { server: self.server.clone(), why: root_cause(&error) })
+    }
+}
+
 impl Request {
     pub(super) fn new(method: Method, path: &str, query: &Query) -> Self {
-        Self { method, path: format!("{path}{query}"), headers: HeaderMap::new(), body: Bytes::new() }
+        Self {
+            method,
+            path: format!("{path}{query}"),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            patience: Duration::ZERO,
+        }
     }
 
     pub(super) fn get(path: &str, query: &Query) -> Self {
@@ -80,6 +107,13 @@ impl Request {
     #[must_use]
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
+        self
+    }
+
+    /// The registry may take so much longer.
+    #[must_use]
+    pub(super) fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -159,7 +193,21 @@ impl Client {
         id: &RequestId,
         printer: &mut Printer,
     ) -> Result<Answer, Failure> {
-        let request = request.keyed(id);
+        self.until_done(request.keyed(id), Some(id), printer).await
+    }
+
+    /// Sends what may be done any number of times, again where that may help.
+    pub(super) async fn confirm(&self, request: Request, printer: &mut Printer) -> Result<Answer, Failure> {
+        self.until_done(request, None, printer).await
+    }
+
+    async fn until_done(
+        &self,
+        request: Request,
+        id: Option<&RequestId>,
+        printer: &mut Printer,
+    ) -> Result<Answer, Failure> {
+        let under = if id.is_some() { " under the same request id" } else { "" };
         let Pauses { first: mut pause, longest } = self.pauses;
         for attempt in 2.. {
             let (failure, asked) = match self.sent(&request).await {
@@ -176,7 +224,7 @@ impl Client {
                 return Err(failure);
             }
             if attempt > ATTEMPTS {
-                if in_doubt(&failure) {
+                if let Some(id) = id.filter(|_| in_doubt(&failure)) {
                     printer.note(format_args!(
                         "whether it was done is not known: run it again with --request-id {id} to find out"
                     ));
@@ -185,7 +233,7 @@ impl Client {
             }
             let next = asked.unwrap_or(Duration::ZERO).max(jittered(pause)).min(longest);
             printer.note(format_args!(
-                "{failure}; sending it again in {} under the same request id ({attempt} of {ATTEMPTS})",
+                "{failure}; sending it again in {}{under} ({attempt} of {ATTEMPTS})",
                 words::duration(next)
             ));
             tokio::time::sleep(next).await;
@@ -194,12 +242,43 @@ impl Client {
         Err(failed("nothing was sent"))
     }
 
+    /// Opens an answer that does not end by itself.
+    pub(super) async fn open(&self, request: Request) -> Result<Endless, Failure> {
+        let unreachable = |error: &reqwest::Error| Failure::Unreachable {
+            server: self.base.clone(),
+            why: root_cause(error),
+        };
+        let sent_at = self.clock.now();
+        let url = format!("{}{}", self.base, request.path);
+        let opening = self.http.request(request.method, url).headers(request.headers).timeout(ENDLESS);
+        let opened = tokio::time::timeout(ANSWERS_WITHIN, opening.send()).await;
+        let response = match opened {
+            Ok(opened) => opened.map_err(|error| unreachable(&error))?,
+            Err(_) => {
+                let why = "it took too long".to_owned();
+                return Err(Failure::Unreachable { server: self.base.clone(), why });
+            }
+        };
+        let (status, headers) = (response.status(), response.headers().clone());
+        let is_stream = headers.get(CONTENT_TYPE).is_some_and(|value| value == "text/event-stream");
+        if status.is_success() && is_stream {
+            return Ok(Endless { response, server: self.base.clone() });
+        }
+        let reading = tokio::time::timeout(ANSWERS_WITHIN, response.bytes()).await;
+        let body = reading.ok().and_then(Result::ok).unwrap_or_default();
+        let elapsed = self.clock.now().since(&sent_at);
+        self.judged(Answer { status, headers, body, elapsed })?;
+        let text = "it is no stream of events".to_owned();
+        Err(Failure::Foreign { server: self.base.clone(), status: status.as_u16(), text })
+    }
+
     async fn sent(&self, request: &Request) -> Result<Answer, Failure> {
         let url = format!("{}{}", self.base, request.path);
         let sending = self
             .http
             .request(request.method.clone(), url)
             .headers(request.headers.clone())
+            .timeout(ANSWERS_WITHIN + request.patience)
             .body(request.body.clone());
         let sent_at = self.clock.now();
         let received = async {
@@ -234,7 +313,7 @@ impl Client {
 }
 
 /// Whether the same write may be sent again under the same id.
-fn may_be_sent_again(failure: &Failure) -> bool {
+pub(super) fn may_be_sent_again(failure: &Failure) -> bool {
     match failure {
         Failure::Unreachable { .. } => true,
         Failure::Refused(refused) => refused
@@ -261,7 +340,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Between one half and all of `pause`, so that many who were refused together do not come back together.
-fn jittered(pause: Duration) -> Duration {
+pub(super) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + f64::from(random_bytes::<1>()[0]) / 510.0)
 }
 

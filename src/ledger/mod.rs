@@ -29,12 +29,16 @@
 //! | [`Store`] → [`Txn`] | the [`writer`] | one transaction under the lock |
 //! | [`Writes`] | the registry | handing a write to the writer and waiting for its receipt |
 //! | [`Judge`] | the writer | deciding one write; the registry implements it |
+//! | [`Origins`] | the registry | confirming that agents still serve their current cards |
+//! | [`ServiceClock`] | a node with a store | counting the time that the registry is up |
+//! | [`Replicas`] | the registry | where each node and edge says how far it has come, and who has; beside the ledger |
 
 pub mod chain;
 mod decide;
 mod entry;
 pub mod memory;
 pub mod postgres;
+mod replica;
 pub mod sqlite;
 mod stored;
 mod write;
@@ -43,16 +47,19 @@ pub mod writer;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::card::Change;
-use crate::terms::{AgentName, Digest, Position, Principal, Timestamp};
+use crate::terms::{AgentName, Digest, Position, Principal, Tag, Timestamp};
 
 pub use entry::{Body, CardKept, Entry, InvalidBody, Kind, Registered};
+pub use replica::{Omitted, REPLICA_KEPT, REPLICAS_MAX, REPORTED_MAX, Replica, Replicas};
 pub use write::{
     Against, Append, Expect, Judge, Key, Op, Outcome, PriorRequest, Receipt, Refusal, Rows, Seen,
-    SeenRevision, Verdict, Write, WriteError, Writes,
+    SeenRevision, Verdict, Write, WriteError, Writes, names,
 };
 
 /// Why a ledger could not do something. Texts are for logs; they never reach a caller.
@@ -90,10 +97,19 @@ pub struct HeadReport {
     /// A database in recovery is no authority.
     pub in_recovery: bool,
     pub head: Head,
-    /// The chain digest at the sequence number that was asked about; `None` when the ledger does not reach it.
-    pub digest_at_asked: Option<Digest>,
-    /// The authority's wall clock.
+    /// What the chain digest is at the sequence number that was asked about; `None` when the ledger does not reach
+    /// it.
+    pub tag_at_asked: Option<Tag>,
+    /// The authority's wall clock, as of the moment that the report speaks for.
     pub wall: Timestamp,
+    /// The moment that the report speaks for lies so long before the authority received the call. A database
+    /// speaks for that very moment; an upstream for when it was last proven itself. `None`: it is not proven, and
+    /// so proves nothing.
+    pub age: Option<Duration>,
+    /// Nodes between the one that asks and the authority's database.
+    pub hops: u32,
+    /// The service clock: how long the registry was up, as far as the ledger knows. Leases run on it.
+    pub service: Duration,
 }
 
 /// Registers of one agent that the ledger need not hold: when it was last confirmed, and its last registers.
@@ -105,6 +121,85 @@ pub struct Liveness {
     pub origin_confirmed_at: Timestamp,
     /// The last registers, oldest first, unchanged ones included; at most [`REGISTERS_KEPT`].
     pub registers: Vec<Timestamp>,
+    /// Where the agent was registered with one.
+    pub lease: Option<Lease>,
+}
+
+/// A promise to confirm an agent again and again. One that lapsed is reported, and nothing is deleted for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// How long one confirmation holds.
+    pub ttl: Duration,
+    /// The service clock at the last confirmation.
+    pub confirmed: Duration,
+}
+
+impl Lease {
+    /// Whether the last confirmation holds no more, as the service clock stands. It runs only while the registry is
+    /// up, so that an outage of the registry is not told as one of its agents.
+    pub fn has_lapsed(&self, service: Duration) -> bool {
+        service.saturating_sub(self.confirmed) > self.ttl
+    }
+}
+
+/// The leases that an agent may be registered with.
+pub const LEASE_MIN: Duration = Duration::from_secs(1);
+pub const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How many agents are confirmed at once.
+pub const CONFIRMED_AT_ONCE: usize = 1_000;
+
+/// What a confirmation came to. It is the ledger's own word: what is refused here was refused by what was current
+/// when it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmed {
+    Done {
+        revision: u64,
+        at: Timestamp,
+        lease: Option<Lease>,
+    },
+    NotFound,
+    Retired {
+        revision: u64,
+    },
+    /// Another card is current.
+    OtherDigest {
+        revision: u64,
+    },
+}
+
+/// Confirms that agents still serve the cards that are current. No entry is made, no revision, and the ledger's lock
+/// is not taken.
+#[async_trait]
+pub trait Origins: Send + Sync + std::fmt::Debug {
+    /// Confirms each agent whose current card has the content digest beside it, all at one moment, and says of each
+    /// what came of it, in the order of `items`; at most [`CONFIRMED_AT_ONCE`]. A register that is on its way is
+    /// waited for: what is confirmed is what is current then.
+    ///
+    /// # Errors
+    /// When the ledger was not reached: some may have been confirmed. Asking again does no harm.
+    async fn confirm(&self, items: &[(AgentName, Digest)]) -> Result<Vec<Confirmed>, Error>;
+}
+
+/// The time between two ticks of one node.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// The most that one tick adds: what passed since the last tick of any node is an outage beyond that.
+const TICK_MOST: Duration = Duration::from_secs(2);
+
+/// The clock that leases run on: it counts the time that the registry was up.
+#[async_trait]
+pub trait ServiceClock: Send + Sync + std::fmt::Debug {
+    /// Adds the time since the last tick of any node, by the store's own clock and up to a bound, and says how the
+    /// clock stands now. Several nodes may tick: each adds only what no other has.
+    async fn tick(&self) -> Result<Duration, Error>;
+}
+
+/// What a tick makes of the service clock, in microseconds. When the store's own clock was set back, the next tick
+/// counts from there.
+fn ticked(elapsed: i64, advanced_at: i64, now: i64) -> i64 {
+    let most = i64::try_from(TICK_MOST.as_micros()).unwrap_or(i64::MAX);
+    elapsed.saturating_add(now.saturating_sub(advanced_at).clamp(0, most))
 }
 
 /// How many rows of the liveness table are read at once.
@@ -128,15 +223,60 @@ pub trait Entries: Send + Sync + std::fmt::Debug {
 /// Callers bound every call with a deadline and drop the session when it passes; a backend sends no cancel.
 #[async_trait]
 pub trait Reading: Send {
-    /// The head, the digest at `asked`, and the wall clock, in one statement and so of one moment.
+    /// The head, what the digest is at `asked`, and the wall clock, in one statement and so of one moment.
     async fn head(&mut self, asked: u64) -> Result<HeadReport, Error>;
+
+    /// As [`head`](Self::head), but of a moment after the call was made, if that can be had. What a database says
+    /// always is; an upstream asks its own authority first.
+    async fn head_now(&mut self, asked: u64) -> Result<HeadReport, Error> {
+        self.head(asked).await
+    }
 
     /// At most `limit` entries after `after`, in order, with the bytes of their cards where those still exist.
     async fn read(&mut self, after: u64, limit: usize) -> Result<Vec<Entry>, Error>;
 
+    /// As [`read`](Self::read); from a ledger that does not have the entries after `after` at hand, everything as
+    /// it is now.
+    async fn page(&mut self, after: u64, limit: usize) -> Result<Page, Error> {
+        self.read(after, limit).await.map(Page::Entries)
+    }
+
     /// What changed in the liveness table at or after `since` (`None`: ever), oldest first, at most
     /// [`LIVENESS_PAGE`] rows. May repeat what was given before.
     async fn liveness(&mut self, since: Option<Timestamp>) -> Result<Vec<Liveness>, Error>;
+}
+
+/// What a reader goes on with.
+#[derive(Debug)]
+pub enum Page {
+    Entries(Vec<Entry>),
+    /// It starts over from here.
+    Snapshot(Box<Snapshot>),
+}
+
+/// All agents at one position, instead of the entries that led there.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub ledger_id: String,
+    pub head: Head,
+    /// Of every sequence number from 0 to the head.
+    pub tags: Vec<Tag>,
+    /// Every agent, retired ones included, each once.
+    pub agents: Vec<Image>,
+}
+
+/// One agent in a [`Snapshot`].
+#[derive(Debug)]
+pub struct Image {
+    pub agent: AgentName,
+    pub revision: u64,
+    /// The entry that made the revision.
+    pub position: Position,
+    pub registered_at: Timestamp,
+    pub registered_by: Principal,
+    /// The current card; of a retired agent the last one, where it is still known.
+    pub card: Option<Bytes>,
+    pub retired: bool,
 }
 
 /// What a revision is.
@@ -228,6 +368,9 @@ pub trait Txn: Send {
 
     /// The store's wall clock, read under the lock.
     fn now(&self) -> Timestamp;
+
+    /// The service clock, read under the lock.
+    fn service(&self) -> Duration;
 
     /// What each write is compared with, in the order of `keys`. One exchange; no card bytes.
     async fn lookup(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Error>;

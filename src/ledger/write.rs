@@ -3,11 +3,11 @@
 //! Holds no decision of its own; [`Judge`] decides, [`super::writer`] carries out.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Entry, Revision, RevisionKind};
+use super::{Entry, Lease, Revision, RevisionKind};
 use crate::card::{Card, Change};
 use crate::terms::{AgentName, Digest, Position, Principal, Reason, RequestId, Timestamp};
 
@@ -17,7 +17,7 @@ pub struct Write {
     pub agent: AgentName,
     pub principal: Principal,
     pub request_id: RequestId,
-    /// What the request id names: operation, agent, bytes, expect and release.
+    /// What the request id names: operation, agent, bytes, expect, release and lease.
     pub names: Digest,
     pub op: Op,
     pub expect: Expect,
@@ -28,10 +28,42 @@ pub struct Write {
     pub deadline: Instant,
 }
 
+/// What a request id names: the same id with anything else is another request.
+pub fn names(
+    operation: &str,
+    agent: &AgentName,
+    bytes: Option<&Digest>,
+    expect: Expect,
+    release: Option<&str>,
+    ttl: Option<Duration>,
+) -> Digest {
+    let bytes = bytes.map_or_else(String::new, Digest::hex);
+    let expect = match expect {
+        Expect::Any => "any".to_owned(),
+        Expect::Absent => "absent".to_owned(),
+        Expect::Revision { number, seen_at: None } => format!("revision {number}"),
+        Expect::Revision { number, seen_at: Some(position) } => format!("revision {number}@{position}"),
+        Expect::Digest(digest) => digest.tagged(),
+    };
+    let release = release.map_or_else(String::new, |release| format!("release {release}"));
+    let mut named = vec![operation, agent.as_str(), &bytes, &expect, &release];
+    // Only where there is one, so that ids of before there were leases name what they named.
+    let lease = ttl.map(|ttl| format!("ttl {}", ttl.as_millis()));
+    named.extend(lease.as_deref());
+    Digest::of(named.join("\0").as_bytes())
+}
+
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub enum Op {
-    Register { card: Arc<Card>, against: Option<Against>, release: Option<String>, source: Option<String> },
+    Register {
+        card: Arc<Card>,
+        against: Option<Against>,
+        release: Option<String>,
+        source: Option<String>,
+        /// How long one confirmation holds from now on. Each register says it anew; `None`: there is no lease.
+        ttl: Option<Duration>,
+    },
     Retire,
 }
 
@@ -76,6 +108,8 @@ pub struct Seen {
     pub release: Option<String>,
     /// The agent's registers that are still remembered, oldest first.
     pub registers: Vec<Timestamp>,
+    /// When it was last confirmed, by a register or otherwise.
+    pub confirmed_at: Option<Timestamp>,
     /// The chain digest at [`Key::expect_seq`].
     pub digest_at_expected: Option<Digest>,
 }
@@ -210,6 +244,7 @@ pub struct LivenessRow {
     pub origin_confirmed_at: Timestamp,
     pub registers: Vec<Timestamp>,
     pub release: Option<String>,
+    pub lease: Option<Lease>,
 }
 
 /// What a write led to.

@@ -10,6 +10,8 @@ use super::{Position, Timestamp};
 pub enum Basis {
     /// Complete against the primary database that was asked. A deposed primary that still answers is not excluded.
     Authority,
+    /// Complete against another node, which says how old its own proof is.
+    Upstream,
     /// Nothing was proven in this generation of the view: staleness is unknown.
     Unproven,
 }
@@ -18,6 +20,7 @@ impl Basis {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Authority => "authority",
+            Self::Upstream => "upstream",
             Self::Unproven => "unproven",
         }
     }
@@ -45,10 +48,21 @@ pub struct Freshness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     pub registered_at: Timestamp,
-    /// The last register, unchanged ones included, by the store's clock.
+    /// The last register, unchanged ones included, or heartbeat, by the store's clock.
     pub confirmed_at: Option<Timestamp>,
     /// Median gap between registers, unchanged ones included. `None`: fewer than three registers are known.
     pub redeploy_interval: Option<Duration>,
+    /// Where the agent was registered with one, and is not retired.
+    pub lease: Option<LeaseHeld>,
+}
+
+/// How an agent's lease stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseHeld {
+    /// How long one confirmation holds.
+    pub ttl: Duration,
+    /// It was not confirmed for so long, while the registry was up. It is reported, and nothing is refused for it.
+    pub lapsed: bool,
 }
 
 impl Origin {

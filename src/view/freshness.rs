@@ -4,10 +4,12 @@
 //!
 //! ```text
 //! asked = view.head; t0 = clock.now()
-//! report = authority.head(asked)         one statement: in recovery?, head, digest at `asked`, wall clock
+//! report = authority.head(asked)         one statement: in recovery?, head, digest at `asked`, wall clock, and
+//!                                        the age of what it says: 0 from a database; from an upstream, how long
+//!                                        before its receipt of the call it was proven itself
 //! anomaly if report.head < asked, or the digest differs: proves nothing, the view is loaded anew
 //! fold until view.head >= report.head    anomaly if the view's digest at report.head is another
-//! proven_at = max(proven_at, t0)         all that was acknowledged before t0 is in the view
+//! proven_at = max(proven_at, t0 - age)   all that was acknowledged before t0 - age is in the view
 //! staleness(now) = now - proven_at       never confirmed in this generation: unknown
 //! ```
 //!
@@ -24,7 +26,11 @@
 //! commits may have been folded in between. Inequality, or a head that went back, proves that what the view holds is not what the
 //! authority has. A primary never goes back by itself, so the view then starts a new *generation*, in which
 //! nothing is proven, and keeps answering only those who accept any staleness until it has loaded the ledger
-//! again.
+//! again. Where the authority is not what the entries come from, a head that went back is asked about again for a
+//! while first (`feed::doubt`): a standby may show a commit before its primary does.
+//!
+//! Entries may come from elsewhere than the authority, and late: nothing in the rule asks where they come from, since
+//! the chain binds them, nor when, since `t0` is the moment of the question and not of the proof.
 //!
 //! Position, cards and proof are published together as one [`Served`], behind one pointer: a reader loads it
 //! once and reads the clock last, so its answer cannot combine a young proof with old cards. (A proof in an
@@ -36,7 +42,7 @@ use std::time::Duration;
 use super::state::State;
 use crate::clock::Moment;
 use crate::ledger::{Head, HeadReport};
-use crate::terms::{Basis, Freshness, Position, Timestamp};
+use crate::terms::{Basis, Freshness, Position, Tag, Timestamp};
 
 /// That a view was complete at a moment.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +51,10 @@ pub struct Proof {
     pub at: Moment,
     /// The authority's wall clock, read after `at`.
     pub authority_wall: Timestamp,
+    /// The service clock, read after `at`.
+    pub service: Duration,
+    /// Nodes between this one and the authority's database.
+    pub hops: u32,
 }
 
 /// What readers see: one state, and what is proven of it.
@@ -57,6 +67,10 @@ pub struct Served {
     pub proof: Option<Proof>,
     /// Whether the state is that of a ledger at all: false before the first load.
     pub loaded: bool,
+    /// Whether the view was ever proven, in whatever generation.
+    pub ready: bool,
+    /// The authority does not have what the state holds, and is being asked again.
+    pub doubted: bool,
     /// The state is of a history that the authority contradicted, until the ledger is loaded anew.
     pub diverged: bool,
     /// The view cannot go on: the ledger says what this version does not know.
@@ -92,9 +106,13 @@ impl Served {
             position: self.state.position(),
             staleness: self.staleness(now),
             proven_at: self.proof.map(|proof| proof.at.wall()),
-            basis: if self.proof.is_some() { Basis::Authority } else { Basis::Unproven },
+            basis: match self.proof {
+                Some(Proof { hops: 0, .. }) => Basis::Authority,
+                Some(_) => Basis::Upstream,
+                None => Basis::Unproven,
+            },
             served_by: Arc::clone(&self.node),
-            hops: 0,
+            hops: self.proof.map_or(0, |proof| proof.hops),
             origin: None,
         }
     }
@@ -137,7 +155,7 @@ pub(super) fn contradicts(ledger_id: &str, asked: Head, report: &HeadReport) -> 
     if report.head.seq < asked.seq {
         return Err(Contradiction::WentBack { head: report.head.seq, asked: asked.seq });
     }
-    if report.digest_at_asked != Some(asked.digest) {
+    if report.tag_at_asked != Some(Tag::from(&asked.digest)) {
         return Err(Contradiction::OtherDigest { asked: asked.seq });
     }
     Ok(())
@@ -156,6 +174,8 @@ mod tests {
             state,
             proof,
             loaded: true,
+            ready: proof.is_some(),
+            doubted: false,
             diverged: false,
             unsupported: false,
             node: "node".into(),
@@ -174,7 +194,12 @@ mod tests {
     fn staleness_counts_from_the_proof_by_the_larger_clock() {
         let hands = Arc::new(Hands::default());
         let clock = Clock::Manual(Arc::clone(&hands));
-        let proof = Proof { at: clock.now(), authority_wall: Timestamp::from_micros(5) };
+        let proof = Proof {
+            at: clock.now(),
+            authority_wall: Timestamp::from_micros(5),
+            service: Duration::ZERO,
+            hops: 0,
+        };
         hands.advance_boot(Duration::from_secs(3));
         let served = served(Some(proof));
         assert_eq!(served.staleness(&clock.now()).map(|age| age.as_millis()), Some(3_000));
@@ -185,12 +210,15 @@ mod tests {
     fn a_head_that_went_back_or_another_digest_proves_nothing() {
         let digest = Digest::of(b"x");
         let asked = Head { seq: 5, digest };
-        let report = |seq, at| HeadReport {
+        let report = |seq, at: Option<Digest>| HeadReport {
             ledger_id: "ledger".to_owned(),
             in_recovery: false,
             head: Head { seq, digest },
-            digest_at_asked: at,
+            tag_at_asked: at.as_ref().map(Tag::from),
             wall: Timestamp::from_micros(0),
+            age: Some(Duration::ZERO),
+            hops: 0,
+            service: Duration::ZERO,
         };
         assert_eq!(contradicts("ledger", asked, &report(5, Some(digest))), Ok(()));
         assert_eq!(contradicts("ledger", asked, &report(9, Some(digest))), Ok(()));

@@ -8,13 +8,17 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::card::{Card, Limits};
+use bytes::Bytes;
+
+use super::liveness::Known;
+use super::log::{Change, ENTRIES_MAX, Log};
+use super::origin::{OriginCell, Service};
+use crate::card::{Card, Class, Limits};
 use crate::ledger::chain::{Broken, Verifier, origin};
-use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Liveness};
-use crate::terms::{AgentName, Digest, Origin, Position, Principal, Tag, Timestamp};
+use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Lease, Liveness, Snapshot};
+use crate::terms::{AgentName, Digest, Origin, Position, Principal, SetDigest, Tag, Timestamp};
 
 /// One agent at one position.
 #[derive(Debug)]
@@ -57,42 +61,42 @@ impl Agent {
         }
     }
 
+    /// What the agent adds to the set digest of live agents.
+    pub fn sum(&self) -> SetDigest {
+        self.card().map_or_else(SetDigest::default, |card| {
+            SetDigest::of(&self.name, self.revision, &card.raw_digest())
+        })
+    }
+
+    /// What the agent adds to the count of live agents, and to their set digest.
+    fn share(&self) -> (usize, SetDigest) {
+        (usize::from(self.card().is_some()), self.sum())
+    }
+
+    /// The agent as an entry of the past left it; of its origin only that entry is known.
+    pub(super) fn past(
+        name: AgentName,
+        body: &Body,
+        revision: u64,
+        position: Position,
+        current: Current,
+    ) -> Self {
+        Self {
+            name,
+            revision,
+            position,
+            registered_at: body.at,
+            registered_by: body.principal.clone(),
+            current,
+            origin: Arc::new(OriginCell::new(body.at, None, &Arc::default())),
+        }
+    }
+
     /// What is known of the agent's origin now; it moves without a new state.
     pub fn origin(&self) -> Origin {
-        self.origin.read(self.registered_at)
-    }
-}
-
-/// Shared by all states that hold the revision, because liveness is not of the ledger and has no position. Each
-/// revision has its own: a confirmation of one card must not make another one look confirmed.
-#[derive(Debug)]
-struct OriginCell {
-    confirmed_micros: AtomicI64,
-    /// Microseconds; -1 is unknown.
-    redeploy_micros: AtomicI64,
-}
-
-impl OriginCell {
-    /// The cell of a revision that was registered at `confirmed`, and what was known of the agent before.
-    fn new(confirmed: Timestamp, before: Option<&Self>) -> Self {
-        let redeploy = before.map_or(-1, |before| before.redeploy_micros.load(Ordering::Acquire));
-        Self {
-            confirmed_micros: AtomicI64::new(confirmed.as_micros()),
-            redeploy_micros: AtomicI64::new(redeploy),
-        }
-    }
-
-    fn confirm(&self, at: Timestamp) {
-        self.confirmed_micros.fetch_max(at.as_micros(), Ordering::AcqRel);
-    }
-
-    fn read(&self, registered_at: Timestamp) -> Origin {
-        let interval = self.redeploy_micros.load(Ordering::Acquire);
-        Origin {
-            registered_at,
-            confirmed_at: Some(Timestamp::from_micros(self.confirmed_micros.load(Ordering::Acquire))),
-            redeploy_interval: u64::try_from(interval).ok().map(Duration::from_micros),
-        }
+        let origin = self.origin.read(self.registered_at);
+        // A retirement ends the lease, and this tells it before the liveness table is read.
+        Origin { lease: origin.lease.filter(|_| self.card().is_some()), ..origin }
     }
 }
 
@@ -107,12 +111,15 @@ pub enum FoldError {
     Unsupported { seq: u64, kind: String },
     #[error("entry {seq} cannot be read: {why}")]
     Unreadable { seq: u64, why: String },
+    /// What was given does not agree with itself: it was changed on its way, or is not whole.
+    #[error("what was given up to entry {seq} does not hold together: {why}")]
+    Inconsistent { seq: u64, why: String },
 }
 
 impl FoldError {
     /// Whether another version, and no reload, is what helps.
     pub fn is_final(&self) -> bool {
-        !matches!(self, Self::Broken(_))
+        !matches!(self, Self::Broken(_) | Self::Inconsistent { .. })
     }
 }
 
@@ -129,8 +136,15 @@ pub struct State {
     tags: imbl::Vector<Tag>,
     /// Every agent, retired ones included.
     agents: Agents,
-    /// Agents that are not retired, in order.
-    live: imbl::OrdMap<AgentName, Arc<Agent>>,
+    /// The same, in order.
+    ordered: imbl::OrdMap<AgentName, Arc<Agent>>,
+    live: usize,
+    log: Log,
+    known: Known,
+    /// Of the live agents of each namespace.
+    sums: imbl::OrdMap<Arc<str>, SetDigest>,
+    sum: SetDigest,
+    service: Arc<Service>,
 }
 
 impl State {
@@ -142,8 +156,21 @@ impl State {
             head: Head { seq: 0, digest },
             tags: imbl::Vector::unit(Tag::from(&digest)),
             agents: Agents::default(),
-            live: imbl::OrdMap::new(),
+            ordered: imbl::OrdMap::new(),
+            live: 0,
+            log: Log::after(0, ENTRIES_MAX),
+            known: Known::default(),
+            sums: imbl::OrdMap::new(),
+            sum: SetDigest::default(),
+            service: Arc::default(),
         }
+    }
+
+    /// The same, keeping so many of the last changes at most; for a state that has folded nothing yet.
+    #[must_use]
+    pub fn keeping(mut self, entries_max: usize) -> Self {
+        self.log = Log::after(self.head.seq, entries_max);
+        self
     }
 
     pub fn ledger_id(&self) -> &str {
@@ -169,12 +196,42 @@ impl State {
 
     /// How many agents are not retired.
     pub fn live_len(&self) -> usize {
-        self.live.len()
+        self.live
     }
 
     /// Agents that are not retired, in order, from `from` on.
     pub fn live_from(&self, from: Bound<&AgentName>) -> impl Iterator<Item = &Arc<Agent>> {
-        self.live.range::<_, AgentName>((from, Bound::Unbounded)).map(|(_, agent)| agent)
+        self.agents_from(from).filter(|agent| agent.card().is_some())
+    }
+
+    /// Every agent, retired ones included, in order, from `from` on.
+    pub fn agents_from(&self, from: Bound<&AgentName>) -> impl Iterator<Item = &Arc<Agent>> {
+        self.ordered.range::<_, AgentName>((from, Bound::Unbounded)).map(|(_, agent)| agent)
+    }
+
+    /// How many agents there are, retired ones included.
+    pub fn agents_len(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// The last changes that led here.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The tags of all sequence numbers from 0 on.
+    pub fn tags(&self) -> impl ExactSizeIterator<Item = &Tag> {
+        self.tags.iter()
+    }
+
+    /// The set digest of all live agents.
+    pub fn sum(&self) -> SetDigest {
+        self.sum
+    }
+
+    /// The set digest of the live agents of a namespace.
+    pub fn sum_of(&self, namespace: &str) -> SetDigest {
+        self.sums.get(namespace).copied().unwrap_or_default()
     }
 
     /// Folds the next entry.
@@ -191,24 +248,26 @@ impl State {
             return Err(unreadable(format!("its body is that of entry {}", body.seq)));
         }
         let position = entry.position();
-        match &body.kind {
+        let mut entry = entry;
+        let (agent, class) = match &body.kind {
             Kind::CardRegistered(facts) => {
-                let card = entry.card.ok_or_else(|| unreadable("its card is missing".to_owned()))?;
-                let card = checked(card, &facts.raw_digest).map_err(unreadable)?;
-                self.put(&body, position, facts.revision, Current::Card(card))?;
+                let card = entry.card.take().ok_or_else(|| unreadable("its card is missing".to_owned()))?;
+                let card = checked(card, &facts.raw_digest, seq)?;
+                (Some(self.put(&body, position, facts.revision, Current::Card(card))?), facts.class)
             }
             Kind::CardRetired { revision } => {
                 let name = body.agent().map_err(|error| unreadable(error.to_string()))?;
                 let last = self.agents.get(&name).and_then(|agent| agent.last_card().cloned());
-                self.put(&body, position, *revision, Current::Retired { last })?;
+                (Some(self.put(&body, position, *revision, Current::Retired { last })?), None)
             }
-            Kind::Unknown { ignorable: true, .. } => {}
+            Kind::Unknown { ignorable: true, .. } => (None, None::<Class>),
             Kind::Unknown { name, ignorable: false } => {
                 return Err(FoldError::Unsupported { seq, kind: name.clone() });
             }
-        }
+        };
         self.head = Head { seq, digest: entry.digest };
         self.tags.push_back(Tag::from(&entry.digest));
+        self.log.push(Change::new(entry, agent, class));
         Ok(())
     }
 
@@ -218,7 +277,7 @@ impl State {
         position: Position,
         revision: u64,
         current: Current,
-    ) -> Result<(), FoldError> {
+    ) -> Result<Arc<Agent>, FoldError> {
         let unreadable = |error: InvalidBody| FoldError::Unreadable { seq: body.seq, why: error.to_string() };
         let name = body.agent().map_err(unreadable)?;
         let before = self.agents.get(&name);
@@ -231,7 +290,7 @@ impl State {
         // A tombstone confirms nothing: what was last confirmed is the card before it.
         let origin = match before {
             Some(before) if !live => Arc::clone(&before.origin),
-            before => Arc::new(OriginCell::new(body.at, before.map(|agent| &*agent.origin))),
+            before => Arc::new(OriginCell::new(body.at, before.map(|agent| &*agent.origin), &self.service)),
         };
         let agent = Arc::new(Agent {
             name: name.clone(),
@@ -242,49 +301,125 @@ impl State {
             current,
             origin,
         });
-        if live {
-            self.live.insert(name.clone(), Arc::clone(&agent));
+        self.replace(&agent);
+        Ok(agent)
+    }
+
+    fn replace(&mut self, agent: &Arc<Agent>) {
+        self.ordered.insert(agent.name.clone(), Arc::clone(agent));
+        let before = self.agents.insert(agent.name.clone(), Arc::clone(agent));
+        let (out, into) = (before.map_or((0, SetDigest::default()), |agent| agent.share()), agent.share());
+        self.live = self.live - out.0 + into.0;
+        self.sum = self.sum.minus(out.1).plus(into.1);
+        let namespace = agent.name.namespace();
+        let sum = self.sum_of(namespace).minus(out.1).plus(into.1);
+        if sum == SetDigest::default() {
+            self.sums.remove(namespace);
         } else {
-            self.live.remove(&name);
+            self.sums.insert(namespace.into(), sum);
         }
-        self.agents.insert(name, agent);
-        Ok(())
+    }
+
+    /// The state that a snapshot describes. Its agents are not chained to anything: who gives a snapshot is
+    /// believed, as one who gives a head is.
+    ///
+    /// # Errors
+    /// When it cannot be that of a ledger, or a card in it cannot be read.
+    pub fn restore(snapshot: Snapshot) -> Result<Self, FoldError> {
+        let seq = snapshot.head.seq;
+        let unreadable = |why: String| FoldError::Unreadable { seq, why };
+        let inconsistent = |why: String| FoldError::Inconsistent { seq, why };
+        let mut state = Self::empty(&snapshot.ledger_id);
+        let reached = snapshot.tags.len() as u64 == seq.saturating_add(1);
+        let ends = snapshot.tags.first() == state.tags.front()
+            && snapshot.tags.last() == Some(&Tag::from(&snapshot.head.digest));
+        if !reached || !ends {
+            return Err(inconsistent("the digests of a snapshot are not those up to its head".to_owned()));
+        }
+        state.head = snapshot.head;
+        state.tags = snapshot.tags.into_iter().collect();
+        state.log = Log::after(seq, ENTRIES_MAX);
+        for image in snapshot.agents {
+            let name = image.agent;
+            if state.tag_at(image.position.seq) != Some(image.position.tag) {
+                return Err(inconsistent(format!("{name} is at {}, which is not there", image.position)));
+            }
+            let card = image.card.map(|bytes| lenient(bytes).map_err(unreadable)).transpose()?;
+            let current = match (card, image.retired) {
+                (last, true) => Current::Retired { last },
+                (Some(card), false) => Current::Card(card),
+                (None, false) => return Err(unreadable(format!("the card of {name} is missing"))),
+            };
+            state.replace(&Arc::new(Agent {
+                origin: Arc::new(OriginCell::new(image.registered_at, None, &state.service)),
+                revision: image.revision,
+                position: image.position,
+                registered_at: image.registered_at,
+                registered_by: image.registered_by,
+                current,
+                name,
+            }));
+        }
+        Ok(state)
+    }
+
+    /// What was confirmed of agents' origins at or after `since` (`None`: ever), the oldest first.
+    pub fn liveness(&self, since: Option<Timestamp>) -> impl Iterator<Item = &Arc<Liveness>> {
+        self.known.since(since)
     }
 
     /// Takes what is known of an agent outside the ledger. Rows of agents that are not here yet come again.
-    pub fn take_liveness(&self, row: &Liveness) {
+    pub fn take_liveness(&mut self, row: &Liveness) {
         let Some(agent) = self.agents.get(&row.agent) else { return };
-        if row.revision == agent.revision {
-            agent.origin.confirm(row.origin_confirmed_at);
-        }
-        let interval = median_gap(&row.registers).map_or(-1, |micros| micros);
-        agent.origin.redeploy_micros.store(interval, Ordering::Release);
+        self.known.take(row);
+        agent.origin.take(row, row.revision == agent.revision);
+    }
+
+    /// Takes a confirmation of `revision`. False when another one is here.
+    pub fn take_confirmation(
+        &self,
+        agent: &AgentName,
+        revision: u64,
+        at: Timestamp,
+        lease: Option<Lease>,
+    ) -> bool {
+        let Some(agent) = self.agents.get(agent).filter(|agent| agent.revision == revision) else {
+            return false;
+        };
+        agent.origin.confirm(at, lease);
+        true
+    }
+
+    /// Takes the service clock as the authority told it.
+    pub fn take_service(&self, service: Duration) {
+        self.service.set(service);
+    }
+
+    /// The service clock as it is known here.
+    pub fn service(&self) -> Duration {
+        self.service.now()
     }
 }
 
 /// The card of an entry, with the digest that the entry names.
-fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
+pub(super) fn checked(card: CardKept, raw_digest: &Digest, seq: u64) -> Result<Arc<Card>, FoldError> {
     let card = match card {
         CardKept::Checked(card) => card,
-        CardKept::Bytes(bytes) => Arc::new(
-            Card::check(bytes, &Limits::KEPT).map_err(|error| format!("its card is refused: {error}"))?,
-        ),
+        CardKept::Bytes(bytes) if Digest::of(&bytes) == *raw_digest => {
+            lenient(bytes).map_err(|why| FoldError::Unreadable { seq, why })?
+        }
+        CardKept::Bytes(_) => return Err(another(seq)),
     };
-    if card.raw_digest() == *raw_digest { Ok(card) } else { Err("its card has another digest".to_owned()) }
+    if card.raw_digest() == *raw_digest { Ok(card) } else { Err(another(seq)) }
 }
 
-/// The median gap between registers, in microseconds; unknown below three registers.
-fn median_gap(registers: &[Timestamp]) -> Option<i64> {
-    if registers.len() < 3 {
-        return None;
-    }
-    let mut gaps: Vec<i64> = registers
-        .windows(2)
-        .map(|pair| pair[1].as_micros().saturating_sub(pair[0].as_micros()).max(0))
-        .collect();
-    gaps.sort_unstable();
-    let middle = gaps.len() / 2;
-    Some(if gaps.len() % 2 == 1 { gaps[middle] } else { gaps[middle - 1].midpoint(gaps[middle]) })
+fn another(seq: u64) -> FoldError {
+    FoldError::Inconsistent { seq, why: "the card has another digest than the entry names".to_owned() }
+}
+
+/// A card that was within the limits of its day when it was accepted.
+fn lenient(bytes: Bytes) -> Result<Arc<Card>, String> {
+    Card::check(bytes, &Limits::KEPT).map(Arc::new).map_err(|error| format!("its card is refused: {error}"))
 }
 
 #[cfg(test)]
@@ -303,17 +438,7 @@ mod tests {
         let bytes = bytes::Bytes::from(text);
         assert!(Card::check(bytes.clone(), &Limits::default()).is_err());
         let digest = Digest::of(&bytes);
-        let card = checked(CardKept::Bytes(bytes), &digest).expect("it was within the limits of its day");
+        let card = checked(CardKept::Bytes(bytes), &digest, 1).expect("it was within the limits of its day");
         assert_eq!(card.normal().skills.len(), 1_500);
-    }
-
-    #[test]
-    fn redeploy_interval_is_the_median_gap_and_unknown_below_three() {
-        let at =
-            |secs: &[i64]| secs.iter().map(|s| Timestamp::from_micros(s * 1_000_000)).collect::<Vec<_>>();
-        assert_eq!(median_gap(&at(&[])), None);
-        assert_eq!(median_gap(&at(&[1, 2])), None);
-        assert_eq!(median_gap(&at(&[0, 10, 40])), Some(20_000_000));
-        assert_eq!(median_gap(&at(&[0, 10, 40, 1000])), Some(30_000_000));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cardfence::ledger::conformance::{agent, register, small_card, start_writer};
 use cardfence::ledger::postgres::Postgres;
 use cardfence::ledger::{Entries as _, Error, History as _, Outcome, Store as _};
-use cardfence::terms::RequestId;
+use cardfence::terms::{RequestId, Tag};
 
 use crate::ledger_conformance::{database, open, options};
 use crate::ledger_faults::{PATIENCE, ledger_in, verified};
@@ -156,8 +156,8 @@ async fn standby_is_read_and_not_written() {
     let reader = Postgres::open(&alone).await.expect("a standby can be opened");
     let seen = reader.open().await.expect("it can be read").head(1).await.expect("it has a head");
     assert_eq!(
-        (seen.in_recovery, seen.head, seen.digest_at_asked),
-        (true, head.head, Some(head.head.digest))
+        (seen.in_recovery, seen.head, seen.tag_at_asked),
+        (true, head.head, Some(Tag::from(&head.head.digest)))
     );
     assert_eq!(verified(&reader).await.len(), 1);
     match reader.begin().await {

@@ -3,8 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod doubts;
 mod freshness;
+mod leases;
 mod random;
+mod replicas;
 mod servers;
+mod subscriber;
 mod support;
+mod watch;
+mod watch_random;
 mod writes;

@@ -17,15 +17,41 @@ use tokio::sync::watch;
 
 /// A node whose ledger is `memory`, followed through `valve`.
 pub(crate) fn node(memory: &Memory, valve: &Valve, clock: Clock) -> Node {
+    node_with(memory, valve, clock, |_| {})
+}
+
+/// The same, tuned further.
+pub(crate) fn node_with(
+    memory: &Memory,
+    valve: &Valve,
+    clock: Clock,
+    tune: impl FnOnce(&mut Tuning),
+) -> Node {
+    start(Parts { entries: valve.before(memory), ..Parts::over(memory, clock) }, tune)
+}
+
+/// A node over a standby, each of the two behind a valve; it writes to the primary.
+pub(crate) fn standby_node(
+    (standby, source): (&Memory, &Valve),
+    (primary, authority): (&Memory, &Valve),
+    clock: Clock,
+) -> Node {
     let parts = Parts {
-        entries: Arc::new(Valved { inner: memory.clone(), valve: valve.clone() }),
-        ..Parts::over(memory, clock)
+        entries: source.before(standby),
+        authority: Some(authority.before(primary)),
+        history: Arc::new(standby.clone()),
+        ..Parts::over(primary, clock)
     };
+    start(parts, |_| {})
+}
+
+fn start(parts: Parts, tune: impl FnOnce(&mut Tuning)) -> Node {
     let mut tuning = Tuning::named("model");
     tuning.feed.poll = Duration::from_millis(5);
     tuning.feed.exchange = Duration::from_millis(200);
     tuning.feed.backoff = Duration::from_millis(20);
     tuning.feed.liveness = Duration::from_millis(20);
+    tune(&mut tuning);
     Node::start(parts, tuning, Metrics::new())
 }
 
@@ -48,6 +74,11 @@ impl Valve {
 
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::Acquire)
+    }
+
+    /// The entries of `memory`, as far as the valve lets them through.
+    pub(crate) fn before(&self, memory: &Memory) -> Arc<dyn Entries> {
+        Arc::new(Valved { inner: memory.clone(), valve: self.clone() })
     }
 
     async fn pass(&self) {
@@ -129,6 +160,7 @@ pub(crate) fn registering(name: &str, bytes: Bytes) -> Register {
         release: None,
         note: None,
         source: None,
+        ttl: None,
         dry_run: false,
     }
 }

@@ -101,16 +101,23 @@ pub(super) const PAST: &[Parameter] =
 pub(super) const EXPECT_REVISION: &str = "expect_revision";
 pub(super) const DRY_RUN: &str = "dry_run";
 pub(super) const NOTE: &str = "note";
+pub(super) const WAIT_REPLICATED: &str = "wait_replicated";
 
 /// What every write may say.
 pub(super) const WRITE: &[Parameter] = &[
     parameter(EXPECT_REVISION, Kind::Text, "The revision that must be current, or `<number>@<position>`"),
     parameter(DRY_RUN, Kind::Flag, "Judge everything and write nothing"),
     parameter(NOTE, Kind::Text, "For people, at most 4,096 bytes"),
+    parameter(
+        WAIT_REPLICATED,
+        Kind::Text,
+        "A duration of at most 60s to wait, once it is done, for all replicas to apply it; `replicas` says who has",
+    ),
 ];
 
 pub(super) const RELEASE: &str = "release";
 pub(super) const SOURCE: &str = "source";
+pub(super) const TTL: &str = "ttl";
 
 pub(super) const REGISTER: &[Parameter] = &[
     parameter(
@@ -119,6 +126,11 @@ pub(super) const REGISTER: &[Parameter] = &[
         "SemVer or an integer of the pipeline; a lower one than before is refused",
     ),
     parameter(SOURCE, Kind::Text, "Where the card came from, for people"),
+    parameter(
+        TTL,
+        Kind::Text,
+        "A lease, 1s to 30d: an agent that is not confirmed for so long is told as `unconfirmed`",
+    ),
 ];
 
 pub(super) const TO: &str = "to";
@@ -162,6 +174,36 @@ pub(super) const FILTER: &[Parameter] = &[
     parameter(Q, Kind::Text, "Part of a name or description of the card or of a skill, in any case"),
 ];
 
+pub(super) const AGENT: &str = "agent";
+pub(super) const CLASS: &str = "class";
+pub(super) const CARDS: &str = "cards";
+
+/// What a stream is to tell.
+pub(super) const WATCH: &[Parameter] = &[
+    parameter(AGENT, Kind::Repeated, "An agent, `namespace/name`"),
+    parameter(NAMESPACE, Kind::Repeated, "A namespace"),
+    parameter(
+        CLASS,
+        Kind::Text,
+        "`breaking` or `additive`: the least class of change that is sent in full; what lies below comes as `moved`, without its card",
+    ),
+    parameter(CARDS, Kind::Flag, "`false`: no cards"),
+    parameter(FROM, Kind::Text, "The position to go on from: the last `id` that came"),
+];
+
+pub(super) const STREAM: &str = "stream";
+pub(super) const NONCE: &str = "nonce";
+
+/// Asks for a proof on a stream that is open.
+pub(super) const PROOF: &[Parameter] = &[
+    parameter(STREAM, Kind::Text, "The stream on which a checkpoint with `nonce` is wanted"),
+    parameter(NONCE, Kind::Text, "1 to 128 visible ASCII characters, for the checkpoint"),
+];
+pub(super) const WITHIN: &str = "within";
+
+pub(super) const REPLICAS: &[Parameter] =
+    &[parameter(WITHIN, Kind::Text, "Those that reported within this duration, by default 1h, at most 7d")];
+
 pub(super) const LIMIT: &str = "limit";
 
 pub(super) const LEDGER: &[Parameter] = &[
@@ -181,6 +223,8 @@ pub(super) const READ_HEADERS: &[Parameter] = &[parameter(
     Kind::Text,
     "`max-age=N` and `max-stale=N` bound the staleness to N seconds, `no-cache` to 0; `only-if-cached`: wait=0",
 )];
+
+pub(super) const WATCH_HEADERS: &[Parameter] = &[parameter("Last-Event-ID", Kind::Text, "As `from`")];
 
 pub(super) const KNOWN_HEADERS: &[Parameter] =
     &[parameter("If-None-Match", Kind::Text, "Entity tags that the caller holds; 304 when one is current")];

@@ -2,14 +2,15 @@
 
 use super::{Ledger, agent, bytes_of, checked, small_card};
 use crate::ledger::{RevisionKind, chain};
+use crate::terms::Tag;
 
 pub async fn an_empty_ledger_has_an_origin(ledger: &Ledger) {
     let mut reading = ledger.reading().await;
     let head = reading.head(0).await.unwrap();
     let origin = chain::origin(&head.ledger_id);
     assert_eq!((head.head.seq, head.head.digest), (0, origin));
-    assert_eq!((head.digest_at_asked, head.in_recovery), (Some(origin), false));
-    assert_eq!(reading.head(1).await.unwrap().digest_at_asked, None);
+    assert_eq!((head.tag_at_asked, head.in_recovery), (Some(Tag::from(&origin)), false));
+    assert_eq!(reading.head(1).await.unwrap().tag_at_asked, None);
     assert!(reading.read(0, 10).await.unwrap().is_empty());
     assert!(reading.liveness(None).await.unwrap().is_empty());
     assert_eq!(ledger.history.digest_at(0).await.unwrap(), Some(origin));
@@ -26,10 +27,11 @@ pub async fn the_head_is_the_last_entry(ledger: &Ledger) {
         let head = reading.head(number - 1).await.unwrap();
         assert_eq!((head.head.seq, &head.ledger_id), (number, &empty.ledger_id));
         assert!(head.wall >= empty.wall);
-        assert_eq!(head.digest_at_asked, ledger.history.digest_at(number - 1).await.unwrap());
-        assert_eq!(reading.head(number).await.unwrap().digest_at_asked, Some(head.head.digest));
-        assert_eq!(reading.head(number + 1).await.unwrap().digest_at_asked, None);
-        assert_eq!(reading.head(u64::MAX).await.unwrap().digest_at_asked, None);
+        let before = ledger.history.digest_at(number - 1).await.unwrap();
+        assert_eq!(head.tag_at_asked, before.as_ref().map(Tag::from));
+        assert_eq!(reading.head(number).await.unwrap().tag_at_asked, Some(Tag::from(&head.head.digest)));
+        assert_eq!(reading.head(number + 1).await.unwrap().tag_at_asked, None);
+        assert_eq!(reading.head(u64::MAX).await.unwrap().tag_at_asked, None);
         let last = reading.read(number - 1, 10).await.unwrap();
         assert_eq!(last.iter().map(|entry| entry.digest).collect::<Vec<_>>(), [head.head.digest]);
     }

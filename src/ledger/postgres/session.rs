@@ -12,11 +12,14 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Row as _};
 
 use super::error::error;
-use super::{READ, STEP, transact};
+use super::{READ, STEP, origins, transact};
 use crate::ledger::Error;
 
-/// A server that was not there for so long is passed over for the next in the list.
+/// A server that was not there for so long is given up.
 const CONNECT: Duration = Duration::from_secs(3);
+
+/// The same where there is another one to try. Less than a view gives an exchange, so that it gets past it.
+const CONNECT_OF_SEVERAL: Duration = Duration::from_secs(1);
 
 /// The oldest server that the statements here are written for: `client_connection_check_interval` is of 14.
 const OLDEST_SERVER: i32 = 140_000;
@@ -85,6 +88,10 @@ pub(super) enum Role {
     /// The view's feed, which may load a lot.
     Follow,
     Writer,
+    /// Confirms origins and ticks.
+    Origins,
+    /// What may be lost, since it is said again.
+    Report,
     Nudge,
     Migrate,
 }
@@ -99,11 +106,14 @@ impl Role {
         let (statement, read_only) = match self {
             Self::History => (STEP - Duration::from_millis(500), true),
             Self::Follow => (READ - Duration::from_millis(500), true),
-            Self::Writer | Self::Nudge => (STEP - Duration::from_millis(500), false),
+            Self::Writer | Self::Origins | Self::Report | Self::Nudge => {
+                (STEP - Duration::from_millis(500), false)
+            }
             Self::Migrate => (Duration::ZERO, false),
         };
+        let lossy = if self == Self::Report { "SET synchronous_commit = off;" } else { "" };
         format!(
-            "SET statement_timeout = {}; SET default_transaction_read_only = {read_only}; \
+            "{lossy} SET statement_timeout = {}; SET default_transaction_read_only = {read_only}; \
              SET idle_session_timeout = 0; SET enable_seqscan = off; SET jit = off; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
              SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000;",
             statement.as_millis()
@@ -150,19 +160,27 @@ impl Connector {
         followed == 0 || session.pooled || session.server == followed
     }
 
+    /// Whether a server in recovery will do.
+    pub(super) fn takes_standbys(&self) -> bool {
+        !self.options.primary
+    }
+
     /// Opens a session of the first server that is wanted and answers.
     pub(super) async fn open(&self, role: Role) -> Result<Session, Error> {
         let count = self.options.servers.len();
         let first = self.last.load(Ordering::Relaxed);
+        let limit = if count > 1 { CONNECT_OF_SEVERAL } else { CONNECT };
         let mut failed = None;
         for index in (0..count).map(|step| (first + step) % count) {
             let server = &self.options.servers[index];
-            let opened = tokio::time::timeout(CONNECT, self.open_at(server, role)).await;
+            let passed = Passed { last: &self.last, index, next: (index + 1) % count };
+            let opened = tokio::time::timeout(limit, self.open_at(server, role)).await;
             let opened = opened.unwrap_or_else(|_| {
-                Err(Error::Unavailable(format!("no connection within {} ms", CONNECT.as_millis())))
+                Err(Error::Unavailable(format!("no connection within {} ms", limit.as_millis())))
             });
             match opened {
                 Ok(session) => {
+                    drop(passed);
                     self.last.store(index, Ordering::Relaxed);
                     return Ok(session);
                 }
@@ -213,8 +231,10 @@ impl Connector {
         if !pooled {
             best_effort(&mut connection).await.map_err(|e| failed(&e))?;
         }
-        if role == Role::Writer && !pooled {
-            transact::prepare(&mut connection).await.map_err(|e| failed(&e))?;
+        match role {
+            Role::Writer if !pooled => transact::prepare(&mut connection).await.map_err(|e| failed(&e))?,
+            Role::Origins if !pooled => origins::prepare(&mut connection).await.map_err(|e| failed(&e))?,
+            _ => {}
         }
         Ok(Session { connection, pooled, server: facts.started })
     }
@@ -248,6 +268,21 @@ impl Connector {
             );
         }
         Ok(())
+    }
+}
+
+/// An attempt to reach a server. Unless it succeeds, the next one begins with the next server, also when the
+/// caller's patience ended first: a server that hangs would otherwise be all that is ever tried.
+struct Passed<'a> {
+    last: &'a AtomicUsize,
+    index: usize,
+    next: usize,
+}
+
+impl Drop for Passed<'_> {
+    fn drop(&mut self) {
+        // Somebody else may have found one meanwhile.
+        let _ = self.last.compare_exchange(self.index, self.next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -316,6 +351,19 @@ impl Session {
         let rows = query.persistent(false).fetch_all(&mut self.connection).await?;
         sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
         Ok(rows)
+    }
+
+    /// Runs a write that is a transaction of its own, and may be lost.
+    pub(super) async fn write(
+        &mut self,
+        query: Query<'_, sqlx::Postgres, PgArguments>,
+    ) -> Result<(), sqlx::Error> {
+        if !self.pooled {
+            return query.execute(&mut self.connection).await.map(drop);
+        }
+        sqlx::raw_sql("BEGIN; SET LOCAL synchronous_commit = off").execute(&mut self.connection).await?;
+        query.persistent(false).execute(&mut self.connection).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await.map(drop)
     }
 
     /// Runs a statement inside of a write transaction.

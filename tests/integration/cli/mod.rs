@@ -1,11 +1,13 @@
 //! The command line: the real binary against a real server, with its exit codes, both kinds of output, and
 //! what it does when the server is not there.
 
+mod confirm;
 mod demo;
 mod ledger;
 mod reads;
 mod serve;
 mod tls;
+mod watch;
 mod writes;
 
 use serde_json::Value;

@@ -71,6 +71,13 @@ impl Http {
         self.send(Method::GET, path, &[], "").await
     }
 
+    /// One figure of `/metrics`, without labels.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let text = String::from_utf8(self.get("/metrics").await.expect(200).body.to_vec()).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("no {name} in:\n{text}"))
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
         self.send(Method::POST, path, &[("content-type", "application/json")], body.to_string()).await
     }

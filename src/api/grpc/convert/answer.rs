@@ -38,6 +38,7 @@ pub(in super::super) fn written(written: Written) -> pb::Written {
         superseded: written.superseded,
         dry_run: written.dry_run,
         warnings_omitted: 0,
+        replicas: written.replicas.map(super::replicas::replicated),
     };
     // What is done is never told as a failure because there is much to say of it.
     while answer.encoded_len() > MESSAGE_MAX && !answer.warnings.is_empty() {
@@ -153,6 +154,7 @@ pub(in super::super) fn watermark(watermark: Watermark) -> pb::WatermarkResponse
         ledger_id: watermark.ledger_id,
         served_by: watermark.served_by.as_ref().to_owned(),
         role: watermark.role.to_owned(),
+        hops: watermark.hops,
     }
 }
 
@@ -168,6 +170,8 @@ pub(super) fn freshness(freshness: &Freshness) -> pb::Freshness {
         origin_confirmed_at: origin.and_then(|origin| origin.confirmed_at).map(timestamp),
         observed_redeploy_interval_ms: origin.and_then(|origin| origin.redeploy_interval).map(millis),
         revalidate_after_ms: origin.and_then(|origin| origin.revalidate_after()).map(millis),
+        lease_ttl_ms: origin.and_then(|origin| origin.lease).map(|lease| millis(lease.ttl)),
+        unconfirmed: origin.and_then(|origin| origin.lease).map(|lease| lease.lapsed),
     }
 }
 
@@ -252,7 +256,7 @@ pub(super) fn nested_len(message: &impl Message) -> usize {
     1 + prost::length_delimiter_len(len) + len
 }
 
-fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+pub(super) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
     let micros = time.as_micros();
     let nanos = i32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0) * 1_000;
     prost_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos }
@@ -260,6 +264,7 @@ fn timestamp(time: Timestamp) -> prost_types::Timestamp {
 
 fn basis(basis: Basis) -> pb::Basis {
     match basis {
+        Basis::Upstream => pb::Basis::Upstream,
         Basis::Authority => pb::Basis::Authority,
         Basis::Unproven => pb::Basis::Unproven,
     }
@@ -274,7 +279,7 @@ fn outcome(outcome: Outcome) -> pb::Outcome {
     }
 }
 
-fn class(class: Class) -> pb::ChangeClass {
+pub(super) fn class(class: Class) -> pb::ChangeClass {
     match class {
         Class::Cosmetic => pb::ChangeClass::Cosmetic,
         Class::Additive => pb::ChangeClass::Additive,

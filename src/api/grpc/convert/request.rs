@@ -10,7 +10,9 @@ use bytes::Bytes;
 
 use crate::fence::{Capabilities, Fence, SkillWanted};
 use crate::proto::v1 as pb;
-use crate::registry::{Batch, Expect, Filter, List, Read, Refusal, Register, Resolve, Retire, Rollback};
+use crate::registry::{
+    Batch, Expect, Filter, List, Read, Refusal, Register, ReplicatedWait, Resolve, Retire, Rollback, Start,
+};
 use crate::terms::{AgentName, Digest, MaxStaleness, Position, RequestId, RevisionRef};
 
 /// Cards that a caller may say it holds.
@@ -33,6 +35,7 @@ pub(in super::super) fn register(request: pb::RegisterRequest) -> Result<Registe
         release: request.release,
         note: request.note,
         source: request.source,
+        ttl: millis("ttl_ms", request.ttl_ms)?,
         dry_run: request.dry_run,
     })
 }
@@ -103,6 +106,17 @@ pub(in super::super) fn list(request: pb::ListAgentsRequest) -> Result<List, Ref
 /// A page token; the empty one asks for the first page.
 pub(in super::super) fn page_token(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
+}
+
+/// Where a page of revisions begins.
+pub(in super::super) fn start(token: Option<&str>, below: Option<u64>) -> Result<Start<'_>, Refusal> {
+    match (token, below) {
+        (Some(_), Some(_)) => {
+            Err(Refusal::invalid("below goes with no page_token, which says where to go on"))
+        }
+        (None, Some(number)) => Refusal::unless_revision("below", number).map(Start::Below),
+        (token, None) => Ok(Start::by_token(token)),
+    }
 }
 
 pub(in super::super) fn which(which: Option<pb::get_revision_request::Which>) -> Result<Which, Refusal> {
@@ -203,11 +217,16 @@ fn optional<T: std::str::FromStr<Err: Display>>(
     text.map(|text| parsed(field, &text)).transpose()
 }
 
-fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
+pub(super) fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
     text.parse().map_err(|error| Refusal::invalid(format!("{field}: {error}")))
 }
 
-fn millis(field: &str, sent: Option<i64>) -> Result<Option<Duration>, Refusal> {
+/// How long a write is to be waited for, once it is done.
+pub(in super::super) fn replicated_wait(millis: Option<i64>) -> Result<Option<ReplicatedWait>, Refusal> {
+    self::millis("wait_replicated_ms", millis)?.map(ReplicatedWait::new).transpose()
+}
+
+pub(in super::super) fn millis(field: &str, sent: Option<i64>) -> Result<Option<Duration>, Refusal> {
     let Some(sent) = sent else { return Ok(None) };
     let millis = u64::try_from(sent)
         .map_err(|_| Refusal::invalid(format!("{field} of {sent} is negative: 0 or more milliseconds")))?;
