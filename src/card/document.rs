@@ -15,6 +15,7 @@ use super::generation::{Generation, Shape};
 use super::negotiation;
 use super::node::{Node, Place};
 use super::normal::Normal;
+use super::offer::Offer;
 use super::scan::{DEEPEST, scan};
 use super::view::View;
 use crate::terms::Digest;
@@ -67,6 +68,7 @@ pub struct Card {
     signatures: Option<Digest>,
     generation: Generation,
     normal: Normal,
+    offer: Offer,
     warnings: Box<[Warning]>,
 }
 
@@ -129,6 +131,7 @@ impl Card {
             negotiation_fingerprint,
             signatures,
             generation,
+            offer: Offer::of(&normal),
             normal,
             warnings: warnings.into(),
         })
@@ -175,6 +178,11 @@ impl Card {
 
     pub const fn normal(&self) -> &Normal {
         &self.normal
+    }
+
+    /// What fences ask of the normal form, where it is quicker to find.
+    pub const fn offer(&self) -> &Offer {
+        &self.offer
     }
 
     pub fn warnings(&self) -> &[Warning] {

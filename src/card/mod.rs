@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`Card::check`] in `document` runs everything. `scan` (with `literal`) turns bytes into a
 //! tree (`node`) and finds what JSON parsers hide; `generation` tells what kind of body it is; `normal` (with
-//! `interface`, `skill`, `security`, all through `view`) derives the one form that everyone else reads;
+//! `interface`, `skill`, `security`, all through `view`) derives the one form that everyone else reads, and `offer`
+//! packs what fences ask of it;
 //! `digest`, `fingerprint` and `negotiation` hash; `change` compares two cards. `finding` holds what is wrong or odd.
 //!
 //! Invariant: every fact about a card is a function of its bytes, and two conforming JSON readers agree on
@@ -25,6 +26,7 @@ pub mod modes;
 mod negotiation;
 mod node;
 mod normal;
+mod offer;
 mod scan;
 mod security;
 mod skill;
@@ -38,6 +40,7 @@ pub use finding::{Code, Oddity, Violation, Warning};
 pub use generation::{Generation, Shape};
 pub use interface::Interface;
 pub use normal::{Capabilities, Extension, Modes, Normal};
+pub use offer::{Offer, Offered};
 pub use security::{Flow, Requirement, Scheme, Undefined};
 pub use skill::Skill;
 pub use words::UnknownWord;

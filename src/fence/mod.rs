@@ -14,7 +14,7 @@ mod report;
 
 use std::time::Duration;
 
-use crate::card::{Card, Skill, modes, version};
+use crate::card::{Card, Offered, modes, version};
 use crate::terms::{Digest, MaxStaleness, Origin, Position, Reason, RevisionRef, Timestamp};
 
 pub use condition::{Condition, Outcome};
@@ -178,8 +178,7 @@ impl Fence {
         self.revision(facts)
             .or_else(|| self.pins(facts))
             .or_else(|| self.version(facts))
-            .or_else(|| self.missing_skill(facts))
-            .or_else(|| self.missing_mode(facts))
+            .or_else(|| self.missing_skill_or_mode(facts))
             .or_else(|| self.missing_capability(facts))
             .or_else(|| self.origin(facts))
     }
@@ -217,16 +216,18 @@ impl Fence {
         }
     }
 
-    fn missing_skill(&self, facts: &Facts<'_>) -> Option<Reason> {
-        let missing = |wanted: &SkillWanted| facts.card.normal().skill(&wanted.id).is_none();
-        self.skills.iter().any(missing).then_some(Reason::SkillMissing)
-    }
-
-    fn missing_mode(&self, facts: &Facts<'_>) -> Option<Reason> {
-        let lacks = |wanted: &SkillWanted| {
-            facts.card.normal().skill(&wanted.id).is_some_and(|skill| !has_modes(skill, wanted))
-        };
-        self.skills.iter().any(lacks).then_some(Reason::ModeMissing)
+    /// A skill that is missing comes before a mode that is, whichever is wanted first.
+    fn missing_skill_or_mode(&self, facts: &Facts<'_>) -> Option<Reason> {
+        let mut missing = None;
+        for wanted in &self.skills {
+            let Some(skill) = facts.card.offer().skill(&wanted.id) else {
+                return Some(Reason::SkillMissing);
+            };
+            if !has_modes(skill, wanted) {
+                missing = Some(Reason::ModeMissing);
+            }
+        }
+        missing
     }
 
     fn missing_capability(&self, facts: &Facts<'_>) -> Option<Reason> {
@@ -261,12 +262,12 @@ pub fn standing(tolerance: MaxStaleness, standing: &Standing) -> Option<Reason> 
     condition::position(standing.placed).or_else(|| condition::freshness(tolerance, standing))
 }
 
-fn has_modes(skill: &Skill, wanted: &SkillWanted) -> bool {
-    let covered = |there: &[Box<str>], wanted: &[String]| {
-        wanted.iter().all(|wanted| there.iter().any(|mode| modes::accepts(mode, wanted)))
-    };
-    covered(&skill.effective_input, &wanted.input_modes)
-        && covered(&skill.effective_output, &wanted.output_modes)
+fn has_modes(skill: Offered<'_>, wanted: &SkillWanted) -> bool {
+    covered(skill.input(), &wanted.input_modes) && covered(skill.output(), &wanted.output_modes)
+}
+
+fn covered<'o>(offered: impl Iterator<Item = &'o str> + Clone, wanted: &[String]) -> bool {
+    wanted.iter().all(|wanted| offered.clone().any(|mode| modes::accepts(mode, wanted)))
 }
 
 #[cfg(test)]

@@ -103,7 +103,8 @@ fn content(fence: &Fence, standing: &Standing, facts: Held<'_>, all: &mut Vec<Co
         }));
     }
     for wanted in &fence.skills {
-        let text = described(&wanted.id, &wanted.input_modes, &wanted.output_modes).collect();
+        let (input, output) = (wanted.input_modes.iter(), wanted.output_modes.iter());
+        let text = described(&wanted.id, input.map(String::as_str), output.map(String::as_str)).collect();
         all.push(condition("skills", text, facts, |facts| skill(wanted, facts)));
     }
     capabilities(fence, facts, all);
@@ -128,22 +129,23 @@ fn condition(
 
 /// A skill and its modes are one condition: what is missing shows in what was found.
 fn skill(wanted: &SkillWanted, facts: &Facts<'_>) -> (Outcome, String) {
-    match facts.card.normal().skill(&wanted.id) {
+    match facts.card.offer().skill(&wanted.id) {
         Some(skill) => {
-            let found = joined("", described(&skill.id, &skill.effective_input, &skill.effective_output));
+            let found = joined("", described(&wanted.id, skill.input(), skill.output()));
             (Outcome::passed_if(has_modes(skill, wanted)), found)
         }
         None => (Outcome::Failed, listed(facts.card.normal().skills.iter().map(|skill| &*skill.id))),
     }
 }
 
-fn described<'a, M: AsRef<str>>(
+fn described<'a>(
     id: &'a str,
-    input: &'a [M],
-    output: &'a [M],
+    input: impl Iterator<Item = &'a str>,
+    output: impl Iterator<Item = &'a str>,
 ) -> impl Iterator<Item = &'a str> {
-    let side = |name: &'a str, modes: &'a [M]| modes.iter().flat_map(move |mode| [name, mode.as_ref()]);
-    std::iter::once(id).chain(side(";in=", input)).chain(side(";out=", output))
+    let input = input.flat_map(|mode| [";in=", mode]);
+    let output = output.flat_map(|mode| [";out=", mode]);
+    std::iter::once(id).chain(input).chain(output)
 }
 
 fn listed<'a>(items: impl IntoIterator<Item = &'a str>) -> String {
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(joined("", [exact.as_str()]), exact);
         let long = joined(", ", std::iter::repeat_n("ü", 10_000));
         assert!(long.ends_with('…') && long.len() <= FOUND_MAX + ", …".len(), "{}", long.len());
-        let wanted = described("id", &["a/b"], &["c/d"]).collect::<String>();
+        let wanted = described("id", ["a/b"].into_iter(), ["c/d"].into_iter()).collect::<String>();
         assert_eq!(wanted, "id;in=a/b;out=c/d");
     }
 }

@@ -75,23 +75,27 @@ pub(super) fn deadline(call: &Call, wait: Option<Duration>, settings: &Settings)
     Ok(call.answer_by().map_or(waited, |by| waited.min(by)))
 }
 
-/// Finds a served state on which the read passes. `content` says why it does not pass by content.
+/// Finds a served state on which the read passes, and what `content` makes of it; `content` may say instead why the
+/// read does not pass by what is held.
 ///
 /// # Errors
 /// [`Denied`] with the reason that comes first, or the refusal of a wait that is too long.
-pub(super) async fn consult(
+pub(super) async fn consult<T>(
     view: &View,
     settings: &Settings,
     call: &Call,
     demand: Demand<'_>,
-    content: impl Fn(&Served, &Moment) -> Option<Reason>,
-) -> Result<(Arc<Served>, Moment), Result<Denied, Refusal>> {
+    content: impl Fn(&Arc<Served>, &Moment) -> Result<T, Reason>,
+) -> Result<T, Result<Denied, Refusal>> {
     let deadline = deadline(call, demand.wait, settings).map_err(Err)?;
     let served = view.load();
     let now = view.clock().now();
-    let (standing, reason) =
+    let (standing, judged) =
         judge(&served, &now, call, &demand, &content, Asked::NotYet(view.authority_head()));
-    let Some(reason) = reason else { return Ok((Arc::clone(&served), now)) };
+    let reason = match judged {
+        Ok(answer) => return Ok(answer),
+        Err(reason) => reason,
+    };
     if standing.proven_since_arrival {
         let asked = Asked::NotYet(view.authority_head());
         return Err(Ok(Denied { reason, served: Arc::clone(&served), standing, now, asked }));
@@ -111,23 +115,23 @@ pub(super) async fn consult(
         (Arc::clone(&view.load()), Asked::NotYet(view.authority_head()))
     };
     let mut served = served;
-    let (now, standing, reason) = loop {
+    loop {
         let now = view.clock().now();
-        let (standing, reason) = judge(&served, &now, call, &demand, &content, asked);
-        let again = reason == Some(Reason::PositionInFuture) && may_be_ahead(&served);
+        let (standing, judged) = judge(&served, &now, call, &demand, &content, asked);
+        let reason = match judged {
+            Ok(answer) => return Ok(answer),
+            Err(reason) => reason,
+        };
+        let again = reason == Reason::PositionInFuture && may_be_ahead(&served);
         let until = deadline.min(call.started + AHEAD);
-        if !again || Instant::now() + PAUSE >= until {
-            break (now, standing, reason);
+        if again && Instant::now() + PAUSE < until {
+            tokio::time::sleep(PAUSE).await;
+            if let Ok(newer) = view.confirm(&now, until).await {
+                served = newer;
+                continue;
+            }
         }
-        tokio::time::sleep(PAUSE).await;
-        match view.confirm(&now, until).await {
-            Ok(newer) => served = newer,
-            Err(_) => break (now, standing, reason),
-        }
-    };
-    match reason {
-        None => Ok((served, now)),
-        Some(reason) => Err(Ok(Denied { reason, served, standing, now, asked })),
+        return Err(Ok(Denied { reason, served, standing, now, asked }));
     }
 }
 
@@ -139,14 +143,14 @@ enum Asked {
     InVain(u64),
 }
 
-fn judge(
-    served: &Served,
+fn judge<T>(
+    served: &Arc<Served>,
     now: &Moment,
     call: &Call,
     demand: &Demand<'_>,
-    content: &impl Fn(&Served, &Moment) -> Option<Reason>,
+    content: &impl Fn(&Arc<Served>, &Moment) -> Result<T, Reason>,
     asked: Asked,
-) -> (Standing, Option<Reason>) {
+) -> (Standing, Result<T, Reason>) {
     let proven_since_arrival = served.proven_since(&call.arrival);
     let standing = Standing {
         placed: placed(served, demand.positions.iter(), proven_since_arrival, asked),
@@ -154,8 +158,9 @@ fn judge(
         proven_since_arrival,
         asked_in_vain: matches!(asked, Asked::InVain(_)),
     };
-    let reason = verdict(served, demand.tolerance, &standing, content(served, now));
-    (standing, reason)
+    let content = content(served, now);
+    let reason = verdict(served, demand.tolerance, &standing, content.as_ref().err().copied());
+    (standing, reason.map_or(content, Err))
 }
 
 /// What a standing and an outcome of content come to: freshness is judged first, and a content outcome on a view

@@ -271,16 +271,17 @@ impl Registry {
     ) -> Result<(Arc<Served>, Moment), Refusal> {
         let positions: Vec<Position> = read.at_least.iter().chain(also).copied().collect();
         let demand = Demand { tolerance: self.tolerance(read), positions: &positions, wait: read.wait };
-        let content = |served: &Served, _: &Moment| {
+        let content = |served: &Arc<Served>, now: &Moment| {
             if !served.loaded {
-                return Some(Reason::FreshnessUnverifiable);
+                return Err(Reason::FreshnessUnverifiable);
             }
-            let (agent, number) = needed?;
-            match (served.state.agent(agent), number) {
-                (None, _) => Some(Reason::AgentNotFound),
-                (Some(found), Some(number)) if found.revision < number => Some(Reason::RevisionNotFound),
-                _ => None,
+            if let Some((agent, number)) = needed {
+                let found = served.state.agent(agent).ok_or(Reason::AgentNotFound)?;
+                if number.is_some_and(|number| found.revision < number) {
+                    return Err(Reason::RevisionNotFound);
+                }
             }
+            Ok((Arc::clone(served), *now))
         };
         match consult(&self.view, &self.settings, call, demand, content).await {
             Ok(found) => Ok(found),

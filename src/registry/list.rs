@@ -10,8 +10,9 @@ use std::sync::Arc;
 use super::consult::{Demand, consult};
 use super::{Call, Read, Refusal, Registry};
 use crate::card::modes;
+use crate::clock::Moment;
 use crate::terms::{AgentName, Digest, Freshness, Reason, check_part};
-use crate::view::Agent;
+use crate::view::{Agent, Served};
 
 /// What agents are wanted; all that is set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,9 +79,10 @@ impl Registry {
             wait: request.read.wait,
         };
         // A node that has not loaded the ledger lists nothing as if there were nothing.
-        let unloaded =
-            |served: &crate::view::Served, _: &_| (!served.loaded).then_some(Reason::FreshnessUnverifiable);
-        let (served, now) = match consult(&self.view, &self.settings, call, demand, unloaded).await {
+        let loaded = |served: &Arc<Served>, now: &Moment| {
+            if served.loaded { Ok((Arc::clone(served), *now)) } else { Err(Reason::FreshnessUnverifiable) }
+        };
+        let (served, now) = match consult(&self.view, &self.settings, call, demand, loaded).await {
             Ok(found) => found,
             Err(Ok(denied)) => return Err(self.refuse_read(&denied)),
             Err(Err(refusal)) => return Err(refusal),

@@ -85,15 +85,12 @@ impl Registry {
             positions: named.positions(),
             wait: request.wait,
         };
-        let content = |served: &Served, now: &Moment| refused_by_content(served, now, &request.agent, fence);
+        let content = |served: &Arc<Served>, now: &Moment| resolved(served, now, &request.agent, fence);
         match consult(&self.view, &self.settings, call, demand, content).await {
-            Ok((served, now)) => {
-                let Some((agent, card)) = current(&served, &request.agent) else {
-                    return Err(Refusal::internal());
-                };
-                let not_modified = !request.known.is_empty() && request.known.contains(&card.raw_digest());
-                let freshness = freshness(&served, &now, agent);
-                Ok(Resolved { agent: Arc::clone(agent), card: Arc::clone(card), freshness, not_modified })
+            Ok(mut resolved) => {
+                let known = &request.known;
+                resolved.not_modified = !known.is_empty() && known.contains(&resolved.card.raw_digest());
+                Ok(resolved)
             }
             Err(Ok(denied)) => Err(self.refuse(denied, &request.agent, fence)),
             Err(Err(refusal)) => Err(refusal.about(&request.agent)),
@@ -142,18 +139,21 @@ impl Registry {
         let (tolerance, positions) = self.batch_demand(batch);
         let demand = Demand { tolerance, positions: &positions, wait: batch.read.wait };
         // One confirmation serves all items that would be refused on what is held.
-        let content = |served: &Served, now: &Moment| {
-            batch.agents.iter().find_map(|(agent, fence)| refused_by_content(served, now, agent, fence))
+        let content = |served: &Arc<Served>, now: &Moment| {
+            let one = |(agent, fence): &(AgentName, Fence)| {
+                let outcome = Ok(resolved(served, now, agent, fence)?);
+                Ok(BatchItem { agent: agent.clone(), outcome })
+            };
+            let items = batch.agents.iter().map(one).collect::<Result<Vec<_>, Reason>>()?;
+            Ok((items, served.freshness(now)))
         };
-        let (served, now, denied) = match consult(&self.view, &self.settings, call, demand, content).await {
-            Ok((served, now)) => (served, now, None),
-            Err(Ok(denied)) => (Arc::clone(&denied.served), denied.now, Some(denied)),
+        let denied = match consult(&self.view, &self.settings, call, demand, content).await {
+            Ok(passed) => return Ok(passed),
+            Err(Ok(denied)) => denied,
             Err(Err(refusal)) => return Err(refusal),
         };
         // What the batch itself demands and cannot have refuses it whole.
-        if let Some(denied) = &denied
-            && (batch.read.max_staleness.is_some() || batch.read.at_least.is_some())
-        {
+        if batch.read.max_staleness.is_some() || batch.read.at_least.is_some() {
             let standing = denied.standing_for(batch.read.at_least.iter());
             // Where the batch says nothing of staleness, its items do.
             let tolerance = batch.read.max_staleness.unwrap_or(MaxStaleness::Any);
@@ -162,35 +162,27 @@ impl Registry {
             }
         }
         let items = batch.agents.iter().map(|(agent, fence)| {
-            let refused = denied.as_ref().and_then(|denied| self.refused_item(batch, agent, fence, denied));
-            let outcome = match (refused, current(&served, agent)) {
-                (Some(refusal), _) => Err(refusal),
-                (None, Some((agent, card))) => Ok(Resolved {
-                    agent: Arc::clone(agent),
-                    card: Arc::clone(card),
-                    freshness: freshness(&served, &now, agent),
-                    not_modified: false,
-                }),
-                (None, None) => Err(Refusal::internal()),
-            };
+            let outcome = self.resolved_item(batch, agent, fence, &denied);
             BatchItem { agent: agent.clone(), outcome }
         });
-        Ok((items.collect(), served.freshness(&now)))
+        Ok((items.collect(), denied.served.freshness(&denied.now)))
     }
 
-    /// Why one item of a batch that did not pass as a whole is refused, if it is.
-    fn refused_item(
+    /// What one item of a batch that did not pass as a whole comes to.
+    fn resolved_item(
         &self,
         batch: &Batch,
         agent: &AgentName,
         fence: &Fence,
         denied: &Denied,
-    ) -> Option<Refusal> {
+    ) -> Result<Resolved, Refusal> {
         let standing = denied.standing_for(batch.read.at_least.iter().chain(fence.positions()));
         let tolerance = self.item_tolerance(batch, fence);
-        let content = refused_by_content(&denied.served, &denied.now, agent, fence);
-        let reason = verdict(&denied.served, tolerance, &standing, content)?;
-        Some(self.refuse_with(denied.of_part(reason, standing), agent, fence, tolerance))
+        let content = resolved(&denied.served, &denied.now, agent, fence);
+        let reason = verdict(&denied.served, tolerance, &standing, content.as_ref().err().copied());
+        reason
+            .map_or(content, Err)
+            .map_err(|reason| self.refuse_with(denied.of_part(reason, standing), agent, fence, tolerance))
     }
 
     /// The strictest of what the batch and its items demand.
@@ -243,7 +235,7 @@ impl Registry {
                 )
             }
         };
-        let content = refused_by_content(&denied.served, &denied.now, agent, fence);
+        let content = resolved(&denied.served, &denied.now, agent, fence).err();
         Refusal::new(denied.reason, detail).about(agent).with(|parts| {
             parts.conditions = conditions;
             // The content outcome beside a freshness that could not be proven.
@@ -293,11 +285,6 @@ impl Named {
     }
 }
 
-fn current<'a>(served: &'a Served, agent: &AgentName) -> Option<(&'a Arc<Agent>, &'a Arc<Card>)> {
-    let agent = served.state.agent(agent)?;
-    Some((agent, agent.card()?))
-}
-
 fn facts<'a>(served: &Served, now: &Moment, agent: &Agent, card: &'a Card) -> Facts<'a> {
     Facts {
         revision: agent.revision,
@@ -307,10 +294,19 @@ fn facts<'a>(served: &Served, now: &Moment, agent: &Agent, card: &'a Card) -> Fa
     }
 }
 
-fn refused_by_content(served: &Served, now: &Moment, agent: &AgentName, fence: &Fence) -> Option<Reason> {
-    let Some(found) = served.state.agent(agent) else { return Some(Reason::AgentNotFound) };
-    let Some(card) = found.card() else { return Some(Reason::AgentRetired) };
-    fence.content(&facts(served, now, found, card))
+/// The answer by what is held, whatever its standing; or why the fence does not let it through.
+fn resolved(served: &Served, now: &Moment, agent: &AgentName, fence: &Fence) -> Result<Resolved, Reason> {
+    let agent = served.state.agent(agent).ok_or(Reason::AgentNotFound)?;
+    let card = agent.card().ok_or(Reason::AgentRetired)?;
+    match fence.content(&facts(served, now, agent, card)) {
+        Some(reason) => Err(reason),
+        None => Ok(Resolved {
+            agent: Arc::clone(agent),
+            card: Arc::clone(card),
+            freshness: freshness(served, now, agent),
+            not_modified: false,
+        }),
+    }
 }
 
 pub(super) fn freshness(served: &Served, now: &Moment, agent: &Agent) -> Freshness {

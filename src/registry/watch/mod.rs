@@ -262,9 +262,11 @@ impl Registry {
     async fn resumable(&self, call: &Call, from: Option<Position>) -> Result<Option<Position>, Refusal> {
         let positions: &[Position] = from.as_slice();
         let demand = Demand { tolerance: MaxStaleness::Any, positions, wait: None };
-        let content = |served: &Served, _: &Moment| (!ready(served)).then_some(Reason::FreshnessUnverifiable);
+        let content = |served: &Arc<Served>, _: &Moment| {
+            if ready(served) { Ok(()) } else { Err(Reason::FreshnessUnverifiable) }
+        };
         match consult(&self.view, &self.settings, call, demand, content).await {
-            Ok(_) => Ok(from),
+            Ok(()) => Ok(from),
             Err(Ok(denied))
                 if matches!(denied.reason, Reason::HistoryDiverged | Reason::PositionInFuture) =>
             {
