@@ -142,8 +142,15 @@ impl Feed {
             }
         }
         for row in &committed.liveness {
-            self.state.take_liveness(row);
+            self.keep_liveness(row);
         }
+    }
+
+    /// Edges are told of what is shown, which is another state than what is folded although it shares cells with it;
+    /// where no entry comes, nothing else would bring it there. It is published with the next proof.
+    fn keep_liveness(&mut self, row: &Liveness) {
+        self.state.take_liveness(row);
+        self.shown.take_liveness(row);
     }
 
     pub(super) fn take_liveness(&mut self, session: Box<dyn Reading>, rows: &[Liveness]) {
@@ -151,7 +158,7 @@ impl Feed {
         self.liveness_behind = rows.len() >= LIVENESS_PAGE;
         for row in rows {
             self.liveness_since = self.liveness_since.max(Some(row.origin_confirmed_at));
-            self.state.take_liveness(row);
+            self.keep_liveness(row);
         }
         let now = Instant::now();
         self.liveness_due = if self.liveness_behind { now } else { now + self.settings.liveness };
