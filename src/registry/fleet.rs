@@ -157,13 +157,15 @@ impl Below {
         };
         let mut all: Vec<&mut Held> = self.held.values_mut().collect();
         all.sort_by_key(|held| (seq_of(&reached(&held.replica)), held.named));
-        let counts = |replica: &Replica| 1 + replica.omitted.map_or(0, |omitted| omitted.count);
-        let known = 1 + all.iter().map(|held| counts(&held.replica)).sum::<u64>();
+        // What a report says of a number may be anything.
+        let counts = |replica: &Replica| replica.omitted.map_or(0, |omitted| omitted.count).saturating_add(1);
+        let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.fold(0, u64::saturating_add);
+        let known = sum(&mut all.iter().map(|held| counts(&held.replica))).saturating_add(1);
         let lowest = all.first().map_or(u64::MAX, |held| seq_of(&reached(&held.replica)));
         let lowest = lowest.min(own.position.seq);
         let left_out = all.split_off(all.len().min(REPORTED_MAX - 1));
         own.omitted = left_out.first().map(|least| Omitted {
-            count: left_out.iter().map(|held| counts(&held.replica)).sum(),
+            count: sum(&mut left_out.iter().map(|held| counts(&held.replica))),
             at_least: reached(&least.replica),
         });
         self.turn += 1;
@@ -290,6 +292,18 @@ mod tests {
         let omitted = Some(Omitted { count: 1, at_least: Position { seq: 8, tag: Tag(8) } });
         assert!(below.take("own", vec![hub(omitted), said("y", 8)], &clock.now()).unwrap());
         assert!(below.held.contains_key("y") && !below.held.contains_key("x"));
+    }
+
+    #[test]
+    fn numbers_of_a_report_may_be_anything() {
+        let (clock, _) = clock();
+        let mut below = Below::default();
+        let omitted = Some(Omitted { count: u64::MAX, at_least: Position { seq: u64::MAX, tag: Tag(1) } });
+        for name in ["a", "b"] {
+            let hub = Replica { omitted, ..said(name, u64::MAX) };
+            below.take("own", vec![hub], &clock.now()).unwrap();
+        }
+        assert_eq!(below.report(said("own", 7), &clock.now(), seq_of).known, u64::MAX);
     }
 
     #[test]

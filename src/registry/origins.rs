@@ -124,7 +124,8 @@ fn take(served: &Served, items: &[ConfirmItem], confirmed: &[Confirmed]) -> bool
     let mut held = true;
     for (item, confirmed) in items.iter().zip(confirmed) {
         if let Confirmed::Done { revision, at, lease } = *confirmed {
-            held &= served.state.take_confirmation(&item.agent, revision, at, lease);
+            let card = (revision, &item.content_digest);
+            held &= served.state.take_confirmation(&item.agent, card, at, lease);
         }
     }
     held

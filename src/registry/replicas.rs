@@ -82,6 +82,8 @@ const LISTED: Duration = Duration::from_secs(3_600);
 const LOOK: Duration = Duration::from_millis(50);
 /// The first look is never cut shorter by the wait.
 const FIRST_LOOK: Duration = Duration::from_millis(500);
+/// One that had been silent for longer when it was seen last was not left out for want of room: it was forgotten.
+const LEFT_OUT: Duration = Duration::from_secs(30);
 /// Replicas that an answer names as missing.
 const MISSING_NAMED: usize = 256;
 /// Characters of names, and of what else a report says in words.
@@ -249,12 +251,13 @@ impl Waiting {
         let omitted: Vec<_> = members.values().filter_map(|member| member.replica.omitted).collect();
         let all_omitted_reached = omitted.iter().all(|omitted| reached(&omitted.at_least));
         replicated.complete &= all_omitted_reached;
-        replicated.applied += omitted.iter().filter(|o| reached(&o.at_least)).map(|o| o.count).sum::<u64>();
+        let counts = omitted.iter().filter(|o| reached(&o.at_least)).map(|o| o.count);
+        replicated.applied = counts.fold(replicated.applied, u64::saturating_add);
         let others = members.values().filter(|member| *member.replica.replica != *served.node);
         for Member { replica, seen } in others.clone() {
             if reached(&replica.position) {
-                replicated.applied += u64::from(*seen);
-            } else if *seen || omitted.is_empty() || !all_omitted_reached {
+                replicated.applied = replicated.applied.saturating_add(u64::from(*seen));
+            } else if *seen || omitted.is_empty() || !all_omitted_reached || replica.silent > LEFT_OUT {
                 replicated.missing.push(missing(replica.replica.clone(), replica.position, replica.silent));
             }
         }
@@ -298,4 +301,64 @@ fn check(report: &[Replica]) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Omitted;
+    use crate::terms::Tag;
+    use crate::view::State;
+
+    fn served() -> Served {
+        Served {
+            generation: 0,
+            state: std::sync::Arc::new(State::empty("ledger")),
+            proof: None,
+            loaded: true,
+            ready: true,
+            doubted: false,
+            diverged: false,
+            unsupported: false,
+            node: "own".into(),
+        }
+    }
+
+    fn said(name: &str, position: Position, silent: u64, omits: Option<u64>) -> Replica {
+        Replica {
+            replica: name.to_owned(),
+            role: "edge".to_owned(),
+            position,
+            staleness: None,
+            hops: 1,
+            version: "1".to_owned(),
+            via: None,
+            silent: Duration::from_secs(silent),
+            omitted: omits.map(|count| Omitted { count, at_least: served().state.position() }),
+        }
+    }
+
+    #[test]
+    fn one_that_fell_silent_is_missing_although_others_are_left_out() {
+        let (served, wall) = (served(), Timestamp::from_micros(0));
+        let here = served.state.position();
+        let behind = Position { seq: 0, tag: Tag(1) };
+        for (silent, complete) in [(59, false), (2, true)] {
+            let mut waiting = Waiting::new(here);
+            waiting.see(&[said("hub", here, 0, Some(44)), said("leaf", behind, silent, None)]);
+            assert!(!waiting.judge(&served, wall).0.complete);
+            // The hub counts it no more, or has no room for its name any more.
+            waiting.see(&[said("hub", here, 0, Some(44))]);
+            assert_eq!(waiting.judge(&served, wall).0.complete, complete, "silent for {silent} s");
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_report_may_be_anything() {
+        let (served, wall) = (served(), Timestamp::from_micros(0));
+        let here = served.state.position();
+        let mut waiting = Waiting::new(here);
+        waiting.see(&[said("a", here, 0, Some(u64::MAX)), said("b", here, 0, Some(u64::MAX))]);
+        assert_eq!(waiting.judge(&served, wall).0.applied, u64::MAX);
+    }
 }

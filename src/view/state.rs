@@ -375,15 +375,20 @@ impl State {
         agent.origin.take(row, row.revision == agent.revision);
     }
 
-    /// Takes a confirmation of `revision`. False when another one is here.
+    /// Takes a confirmation of the card with this content digest at `revision`. False when another one is here, which
+    /// under the same number is of another history.
     pub fn take_confirmation(
         &self,
         agent: &AgentName,
-        revision: u64,
+        (revision, content_digest): (u64, &Digest),
         at: Timestamp,
         lease: Option<Lease>,
     ) -> bool {
-        let Some(agent) = self.agents.get(agent).filter(|agent| agent.revision == revision) else {
+        let is_held = |agent: &&Arc<Agent>| {
+            let same = |card: &Arc<Card>| card.content_digest() == *content_digest;
+            agent.revision == revision && agent.card().is_some_and(same)
+        };
+        let Some(agent) = self.agents.get(agent).filter(is_held) else {
             return false;
         };
         agent.origin.confirm(at, lease);

@@ -185,6 +185,22 @@ async fn a_heartbeat_reaches_another_node() {
 }
 
 #[tokio::test]
+async fn a_heartbeat_reaches_edges_although_nobody_writes() {
+    let w = world().await;
+    let registry = &w.node.registry;
+    let digest = leased(registry, "a/b", "1", Some(Duration::from_secs(10))).await;
+    let edge = registry.follow().unwrap();
+    let told = || edge.liveness(None).first().map(|row| row.origin_confirmed_at);
+    eventually(|| told().is_some()).await;
+    for _ in 0..2 {
+        w.hands.advance(Duration::from_secs(3));
+        let at = beat(registry, "a/b", digest).await.unwrap().origin_confirmed_at;
+        eventually(|| told() == Some(at)).await;
+    }
+    w.node.stop().await;
+}
+
+#[tokio::test]
 async fn a_lease_is_within_bounds_and_part_of_what_a_request_id_names() {
     let w = world().await;
     let registry = &w.node.registry;

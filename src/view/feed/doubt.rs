@@ -41,15 +41,15 @@ pub(super) fn judge(
     t0: &Moment,
     patience: Duration,
 ) -> Judgement {
-    if report.age.is_none() {
-        // One that is not proven itself may be the one that is wrong.
-        return Judgement::AskAgain;
-    }
+    // One that is not proven itself may be the one that is wrong.
+    let Some(age) = report.age else { return Judgement::AskAgain };
     if direct || !matches!(contradiction, Contradiction::WentBack { .. }) {
         return Judgement::Reload;
     }
+    // One that speaks for a moment before the doubt may merely lag: it has not been asked about the position yet.
+    let since_doubt = |doubt: &Doubt| t0.before(age).at_or_after(&doubt.since);
     match doubt {
-        Some(doubt) if t0.since(&doubt.since) >= patience => Judgement::Reload,
+        Some(doubt) if t0.since(&doubt.since) >= patience && since_doubt(doubt) => Judgement::Reload,
         _ => Judgement::AskAgain,
     }
 }
@@ -95,6 +95,8 @@ mod tests {
         hands.advance_boot(Duration::from_millis(100));
         let later = clock.now();
         assert_eq!(judge(&back, &proven, false, Some(&doubt), &later, PATIENCE), Judgement::Reload);
+        let lagging = report(Some(Duration::from_secs(30)));
+        assert_eq!(judge(&back, &lagging, false, Some(&doubt), &later, PATIENCE), Judgement::AskAgain);
     }
 
     #[test]

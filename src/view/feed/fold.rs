@@ -145,7 +145,9 @@ impl Feed {
         }
     }
 
-    /// Takes rows of the liveness table. They are of no position, so what is shown learns of them too.
+    /// Takes rows of the liveness table. Edges are told of what is shown, which is another state than what is folded
+    /// although it shares cells with it; where no entry comes, nothing else would bring it there. It is published with
+    /// the next proof.
     fn learn(&mut self, rows: &[Liveness]) {
         for row in rows {
             self.state.take_liveness(row);
