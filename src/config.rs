@@ -36,8 +36,8 @@ pub struct Args {
     /// be written to [default: sqlite:cardfence.db]
     #[arg(long, env = "CARDFENCE_STORE", value_name = "URL", hide_env_values = true)]
     pub store: Option<String>,
-    /// The store is a standby that is only read: `postgres://…` of its primary, which freshness is proven by and
-    /// writes go to
+    /// The store is a standby that is only read: `postgres://…` of its primary, or `http://…` of a node, which
+    /// freshness is proven by and writes go to
     #[arg(long, env = "CARDFENCE_AUTHORITY", value_name = "URL", hide_env_values = true)]
     pub authority: Option<String>,
     /// Follow this server instead of keeping a ledger: be an edge of a node or of another edge. Several, separated by
@@ -451,8 +451,11 @@ fn authority(text: &str) -> Result<Authority, Error> {
 fn upstream(setting: &'static str, text: &str) -> Result<Vec<String>, Error> {
     let allowed = "http://host:port, or up to 8 of those separated by commas, without user, path or query; \
                    https is not spoken yet";
-    // What follows the scheme may hold a password.
-    let refused = |url: &str| invalid(setting, url.split("//").next().unwrap_or_default(), allowed);
+    // What stands before an `@`, or after a `?`, may be a secret.
+    let refused = |url: &str| {
+        let shown = if url.contains('@') { url.split("//").next() } else { url.split('?').next() };
+        invalid(setting, shown.unwrap_or_default(), allowed)
+    };
     let urls: Vec<&str> = text.split(',').map(str::trim).collect();
     if urls.len() > UPSTREAMS_MAX {
         return Err(invalid(setting, &format!("{} URLs", urls.len()), allowed));

@@ -32,7 +32,6 @@ pub(super) struct Args {
         long,
         value_name = "DIGEST",
         value_parser = tagged,
-        required_unless_present_any = ["card", "from"],
         conflicts_with_all = ["card", "from"],
     )]
     digest: Option<String>,

@@ -136,9 +136,11 @@ pub struct Lease {
 
 impl Lease {
     /// Whether the last confirmation holds no more, as the service clock stands. It runs only while the registry is
-    /// up, so that an outage of the registry is not told as one of its agents.
+    /// up, so that an outage of the registry is not told as one of its agents. What is held of the confirmation is the
+    /// tick before it, and the tick after it adds what passed between the two: so much is forgiven, or a lease would
+    /// lapse early.
     pub fn has_lapsed(&self, service: Duration) -> bool {
-        service.saturating_sub(self.confirmed) > self.ttl
+        service.saturating_sub(self.confirmed) > self.ttl.saturating_add(TICK_MOST)
     }
 }
 

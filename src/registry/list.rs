@@ -154,7 +154,7 @@ impl Filter {
             return Err(Refusal::invalid(format!("{name}: must not be empty")));
         }
         if let Some(namespace) = &self.namespace {
-            check_part(namespace).map_err(|error| Refusal::invalid(error.to_string()))?;
+            check_part(namespace).map_err(|error| Refusal::invalid(format!("namespace: {error}")))?;
         }
         match self.capability.as_deref() {
             Some(name) if !CAPABILITIES.contains(&name) && !name.contains(':') => {

@@ -22,8 +22,9 @@ impl AgentName {
     /// # Errors
     /// [`InvalidName`] when a part does not follow the rule.
     pub fn new(namespace: &str, name: &str) -> Result<Self, InvalidName> {
-        check_part(namespace)?;
-        check_part(name)?;
+        for part in [namespace, name] {
+            check_part(part).map_err(|InvalidPart(part)| InvalidName(part))?;
+        }
         let slash = u8::try_from(namespace.len()).map_err(|_| InvalidName(namespace.to_owned()))?;
         Ok(Self { text: format!("{namespace}/{name}").into(), slash })
     }
@@ -44,8 +45,8 @@ impl AgentName {
 /// Whether `part` may be a namespace, or a name in one.
 ///
 /// # Errors
-/// [`InvalidName`] that holds the part.
-pub fn check_part(part: &str) -> Result<(), InvalidName> {
+/// [`InvalidPart`] that holds the part.
+pub fn check_part(part: &str) -> Result<(), InvalidPart> {
     let edge = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let inner = |b: &u8| edge(b) || matches!(b, b'.' | b'_' | b'-');
     let bytes = part.as_bytes();
@@ -53,9 +54,17 @@ pub fn check_part(part: &str) -> Result<(), InvalidName> {
     if ends && bytes.len() <= PART_MAX && bytes.iter().all(inner) {
         Ok(())
     } else {
-        Err(InvalidName(part.to_owned()))
+        Err(InvalidPart(part.to_owned()))
     }
 }
+
+/// A text that is no namespace, and no name in one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{}` is not allowed: 1 to 64 of a-z 0-9 . _ - that begin and end with a letter or digit",
+    .0.chars().take(100).collect::<String>().escape_debug()
+)]
+pub struct InvalidPart(pub String);
 
 /// A text that names no agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -67,13 +67,13 @@ async fn a_lapsed_lease_is_told_and_hides_nothing() {
     let digest = leased(registry, "a/b", "1", Some(ttl)).await;
     leased(registry, "a/free", "1", None).await;
     assert_eq!(origin(registry, "a/b").await.lease, held(ttl, false));
-    w.serve_for(12).await;
+    w.serve_for(13).await;
     assert_eq!(origin(registry, "a/b").await.lease, held(ttl, true));
     assert_eq!(origin(registry, "a/free").await.lease, None);
     let confirmed = beat(registry, "a/b", digest).await.unwrap();
     assert_eq!(confirmed.freshness.origin.unwrap().lease, held(ttl, false), "at once");
     assert_eq!(origin(registry, "a/b").await.lease, held(ttl, false));
-    w.serve_for(12).await;
+    w.serve_for(13).await;
     let unchanged = leased(registry, "a/b", "1", Some(ttl)).await;
     assert_eq!((unchanged, origin(registry, "a/b").await.lease), (digest, held(ttl, false)));
     leased(registry, "a/b", "1", None).await;
@@ -100,7 +100,7 @@ async fn a_lease_does_not_lapse_while_the_registry_is_down() {
     }
     assert_eq!(lease, held(ttl, false), "a day of silence was the registry's");
     let w = World { node, ..w };
-    w.serve_for(12).await;
+    w.serve_for(13).await;
     let registry = &w.node.registry;
     assert_eq!(origin(registry, "a/b").await.lease, held(ttl, true));
     w.node.stop().await;

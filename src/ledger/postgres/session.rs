@@ -251,6 +251,11 @@ impl Connector {
                 facts.encoding
             )));
         }
+        if role == Role::Migrate && facts.in_recovery && self.options.servers.len() == 1 {
+            let text =
+                "the database is a standby, which is only read: its primary is to be named as authority";
+            return Err(Error::Unusable(text.to_owned()));
+        }
         if self.options.primary && facts.in_recovery && self.options.servers.len() > 1 {
             return Err(Error::Unavailable(format!("{} is in recovery: a primary is wanted", name(server))));
         }
