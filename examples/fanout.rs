@@ -101,7 +101,8 @@ impl Nodes {
         let mut card = self.card.clone();
         card["version"] = version.into();
         let card = serde_json::to_vec(&card)?;
-        let request = pb::RegisterRequest { agent: agent.to_owned(), card, ..Default::default() };
+        let request =
+            pb::RegisterRequest { agent: agent.to_owned(), card: card.into(), ..Default::default() };
         Ok(self.writes.clone().register(request).await?.into_inner())
     }
 

@@ -6,7 +6,7 @@ use cardfence::proto::v1 as pb;
 use cardfence::terms::{AgentName, Digest, Position, SetDigest};
 use pb::watch_event::Event;
 
-use super::Truth;
+use super::{Fact, Truth};
 
 type Held = BTreeMap<AgentName, (u64, Digest)>;
 
@@ -115,12 +115,12 @@ impl Fold {
     }
 
     /// Holds it against the ledger: the same agents, and every change after the snapshot once.
-    pub(super) fn equals(&self, entries: &[serde_json::Value]) {
-        let selects = &self.selects;
-        let truth = Truth::of(entries, |agent| {
-            selects.all
-                || selects.namespaces.iter().any(|namespace| namespace == agent.namespace())
-                || selects.agents.iter().any(|name| *name == agent.to_string())
+    pub(super) fn equals(&self, facts: &[Fact]) {
+        let (selects, named) = (&self.selects, &self.selects.agents);
+        let named: Vec<AgentName> = named.iter().map(|name| name.parse().unwrap()).collect();
+        let truth = Truth::of(facts, |agent| {
+            let inside = selects.namespaces.iter().any(|namespace| namespace == agent.namespace());
+            selects.all || inside || named.contains(agent)
         });
         assert_eq!(self.held, truth.live, "{selects:?}");
         assert_eq!(self.seen, truth.after(self.begun), "{selects:?} from {}", self.begun);

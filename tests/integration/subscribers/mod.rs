@@ -27,31 +27,41 @@ async fn watch(channel: &Channel, start: pb::WatchStart) -> Result<Streaming<pb:
     Ok(WatchClient::new(channel.clone()).watch(requests).await?.into_inner())
 }
 
+/// One entry of a ledger: what it left its agent at, `None` when it retired it.
+#[derive(Debug)]
+struct Fact {
+    seq: u64,
+    agent: AgentName,
+    now: Option<(u64, Digest)>,
+}
+
+/// What a ledger says, read once for all who are held against it.
+fn facts(entries: &[Value]) -> Vec<Fact> {
+    let fact = |entry: &Value| {
+        let body = &entry["body"];
+        let agent = body["subject"].as_str()?.parse().ok()?;
+        let now = body["raw_digest"].as_str();
+        let now = now.map(|raw| (body["revision"].as_u64().unwrap(), raw.parse().unwrap()));
+        Some(Fact { seq: entry["seq"].as_u64()?, agent, now })
+    };
+    entries.iter().filter_map(fact).collect()
+}
+
 /// What a ledger says of a selection: the numbers of its entries, and the agents that are live at its end.
-#[derive(Debug, PartialEq, Eq, Default)]
+#[derive(Debug, Default)]
 struct Truth {
     seqs: Vec<u64>,
     live: BTreeMap<AgentName, (u64, Digest)>,
 }
 
 impl Truth {
-    fn of(entries: &[Value], selected: impl Fn(&AgentName) -> bool) -> Self {
+    fn of(facts: &[Fact], selected: impl Fn(&AgentName) -> bool) -> Self {
         let mut truth = Self::default();
-        for entry in entries {
-            let body = &entry["body"];
-            let Ok(agent) = body["subject"].as_str().unwrap_or_default().parse::<AgentName>() else {
-                continue;
-            };
-            if !selected(&agent) {
-                continue;
-            }
-            truth.seqs.push(entry["seq"].as_u64().unwrap());
-            match body["raw_digest"].as_str() {
-                Some(raw) => {
-                    let revision = body["revision"].as_u64().unwrap();
-                    truth.live.insert(agent, (revision, raw.parse().unwrap()));
-                }
-                None => drop(truth.live.remove(&agent)),
+        for Fact { seq, agent, now } in facts.iter().filter(|fact| selected(&fact.agent)) {
+            truth.seqs.push(*seq);
+            match now {
+                Some(now) => drop(truth.live.insert(agent.clone(), *now)),
+                None => drop(truth.live.remove(agent)),
             }
         }
         truth

@@ -11,7 +11,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Streaming};
 
 use super::fold::Fold;
-use super::{PATIENCE, Truth, watch};
+use super::{PATIENCE, Truth, facts, watch};
 use crate::load::verified;
 use crate::support::cards::{Card, Shape};
 use crate::support::eventually::eventually;
@@ -181,8 +181,8 @@ async fn slow_subscriber_is_told_goes_on_without_loss_and_costs_no_memory() {
     ));
     assert!(grown < GROWS_AT_MOST, "the node's memory grew by {grown} bytes");
 
-    let entries = verified(&http).await;
-    let head = entries.last().unwrap()["seq"].as_u64().unwrap();
+    let facts = facts(&verified(&http).await);
+    let head = facts.last().unwrap().seq;
     for (n, (mut fold, mut events)) in grpc.into_iter().enumerate() {
         let code = read_on(&mut fold, &mut events).await;
         assert_eq!(fold.ended.as_deref(), Some("subscriber_too_slow"), "{code:?}");
@@ -193,9 +193,9 @@ async fn slow_subscriber_is_told_goes_on_without_loss_and_costs_no_memory() {
             let event = tokio::time::timeout(PATIENCE, events.message()).await.expect("nothing comes");
             fold.take(event.unwrap().expect("the stream goes on"));
         }
-        fold.equals(&entries);
+        fold.equals(&facts);
     }
-    let truth = Truth::of(&entries, |agent| agent.namespace() == NAMESPACE);
+    let truth = Truth::of(&facts, |agent| agent.namespace() == NAMESPACE);
     for mut stream in sse {
         while stream.line().await {}
         assert_eq!(stream.end.as_deref(), Some(r#"{"reason":"subscriber_too_slow"}"#));
