@@ -25,6 +25,7 @@ mod no_lie;
 mod origins;
 mod replicas;
 mod standby;
+mod subscribers;
 mod support;
 mod traces;
 mod two_nodes;

@@ -110,6 +110,47 @@ async fn deploy_waits_for_all_nodes_and_names_a_frozen_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deploy_waits_for_edges_and_names_a_frozen_one() {
+    let folder = Scratch::new("replicas");
+    let one = node(&format!("sqlite:{}", folder.path().join("ledger.db").display()), "node-1").await;
+    let upstream = one.url();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--node", "edge-1", "--upstream", &upstream];
+    let edge = Launch::cardfence(arguments).start().await;
+    both(&one).await;
+    let file = folder.path().join("card.json");
+    let register = async |version: &str, wait: &str| {
+        std::fs::write(&file, Card::new(Shape::V10, "worker").version(version).build()).unwrap();
+        let line = format!("register acme/worker {} --wait-replicated {wait} --json", file.display());
+        let began = Instant::now();
+        (run(&one, &line).await, began.elapsed())
+    };
+    let (output, quick) = register("1", "10s").await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(json(&output)["replicas"]["complete"], true);
+
+    edge.freeze().await;
+    let (output, waited) = register("2", "3s").await;
+    assert_eq!(output.code, Some(5), "{output:?}");
+    assert!(
+        output.stderr.contains("edge-1 has not applied it in time; the write is done and stands"),
+        "{output:?}"
+    );
+    assert_eq!(json(&output)["replicas"]["missing"][0]["replica"], "edge-1");
+    assert!(waited >= Duration::from_secs(3), "{waited:?}");
+    let stands = Http::to(&one.url()).resolve("acme/worker", "?max_staleness=0").await.expect(200).json();
+    assert_eq!(stands["revision"], 2);
+
+    edge.thaw();
+    let (output, _) = register("3", "10s").await;
+    assert_eq!((output.code, &json(&output)["replicas"]["complete"]), (Some(0), &true.into()), "{output:?}");
+    report(&format!(
+        "a deploy that waited for an edge: {} ms, the command line included; with the edge frozen, 3 s asked: {} ms",
+        quick.as_millis(),
+        waited.as_millis()
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn replica_is_known_by_its_name_when_it_is_started_again() {
     let folder = Scratch::new("replicas");
     let store = format!("sqlite:{}", folder.path().join("ledger.db").display());
