@@ -402,3 +402,18 @@ pub enum CommitError {
     #[error("the answer to the commit was lost: {0}")]
     Unknown(Error),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_never_lapses_early() {
+        let at = |millis| Duration::from_millis(millis);
+        // Confirmed just before a tick that adds all that one tick may add, most of it from before.
+        let lease = Lease { ttl: at(2_000), confirmed: at(10_000) };
+        assert!(!lease.has_lapsed(at(10_000)));
+        assert!(!lease.has_lapsed(at(12_000) + TICK_MOST));
+        assert!(lease.has_lapsed(at(12_001) + TICK_MOST));
+    }
+}

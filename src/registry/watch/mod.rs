@@ -346,6 +346,7 @@ impl Registry {
             settings: Arc::clone(&self.settings),
             metrics: self.metrics.clone(),
             reading,
+            readers: Arc::clone(&self.streams.snapshots),
         };
         self.streams.open().insert(Arc::clone(&id), confirms.clone());
         let (drain, over) = (self.streams.drain.clone(), Arc::clone(&ended));

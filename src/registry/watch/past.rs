@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::stream::{Over, Stream};
+use crate::ledger::chain::link;
 use crate::ledger::{Entry, Error};
-use crate::terms::Reason;
+use crate::terms::{Digest, Reason};
 use crate::view::{Change, Place, Served};
 
 /// Entries that are read at once.
@@ -28,11 +29,15 @@ impl Stream {
         if entries.first().is_none_or(|first| first.seq != after + 1) {
             return Err(self.unlike());
         }
+        let mut before = None;
         for entry in entries {
             let seq = entry.seq;
-            if served.place(&entry.position()) != Place::Applied {
+            let follows = before.is_none_or(|before| link(&before, &entry.body_digest) == entry.digest);
+            let is_whole = Digest::of(entry.body.as_bytes()) == entry.body_digest;
+            if !follows || !is_whole || served.place(&entry.position()) != Place::Applied {
                 return Err(self.unlike());
             }
+            before = Some(entry.digest);
             if let Some(change) = self.past_change(entry).await? {
                 self.tell_change(Arc::new(change)).await?;
             }

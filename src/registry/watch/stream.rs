@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,9 @@ use crate::telemetry::Metrics;
 use crate::telemetry::metrics::ReasonLabels;
 use crate::terms::{Reason, SetDigest, random_bytes};
 use crate::view::{Change, Proof, Seat, Served, View};
+
+/// How long a live stream waits for its turn to read the ledger.
+const READ_TURN: Duration = Duration::from_secs(10);
 
 /// Changes that are taken from the log at once.
 const HANDFUL: usize = 16;
@@ -49,6 +52,8 @@ pub(super) struct Stream {
     pub(super) metrics: Metrics,
     /// Held until the stream is live, where it has much to read first.
     pub(super) reading: Option<OwnedSemaphorePermit>,
+    /// Where such a permit is had by one that is live and has to read the ledger all the same.
+    pub(super) readers: Arc<Semaphore>,
 }
 
 /// How a stream begins.
@@ -182,12 +187,19 @@ impl Stream {
             let head = served.state.head().seq;
             let Some(ahead) = self.seat.ahead(head) else {
                 self.cursor = head;
+                if live {
+                    self.reading = None;
+                }
                 return Ok(served);
             };
             let after = self.cursor.max(ahead.first.saturating_sub(1));
             let Some((handful, reached)) = self.handful(&served, after) else {
                 if live && !ahead.torn {
                     return Err(Over::For(Reason::SubscriberTooSlow));
+                }
+                // All live streams come here at once after a view began from a snapshot.
+                if self.reading.is_none() {
+                    self.reading = Some(self.may_read().await?);
                 }
                 Box::pin(self.read_past(after, &served)).await?;
                 continue;
@@ -197,6 +209,14 @@ impl Stream {
                 self.tell_change(change).await?;
             }
             self.passed(reached);
+        }
+    }
+
+    async fn may_read(&self) -> Result<OwnedSemaphorePermit, Over> {
+        match timeout(READ_TURN, Arc::clone(&self.readers).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            // It resumes from where it is.
+            _ => Err(Over::For(Reason::SubscriberTooSlow)),
         }
     }
 

@@ -7,7 +7,10 @@ use super::{Feed, Which};
 use crate::ledger::chain::Broken;
 use crate::ledger::writer::Committed;
 use crate::ledger::{Entry, LIVENESS_PAGE, Liveness, Page, Reading, Snapshot};
-use crate::terms::Tag;
+use crate::terms::{Tag, Timestamp};
+
+/// How far ahead of the authority's clock, as it was last told, a liveness row may be.
+const AHEAD_MICROS: i64 = 60_000_000;
 
 /// What a page came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +162,10 @@ impl Feed {
         // One page between two proofs, so that a large table does not hold proofs up.
         self.liveness_behind = rows.len() >= LIVENESS_PAGE;
         self.learn(rows);
-        let newest = rows.iter().map(|row| row.origin_confirmed_at).max();
+        // A row of a clock that was far ahead must not hide what is confirmed until that time has come.
+        let most = self.proof.map_or(i64::MAX, |proof| proof.authority_wall.as_micros() + AHEAD_MICROS);
+        let most = Timestamp::from_micros(most);
+        let newest = rows.iter().map(|row| row.origin_confirmed_at.min(most)).max();
         self.liveness_since = self.liveness_since.max(newest);
         let now = Instant::now();
         self.liveness_due = if self.liveness_behind { now } else { now + self.settings.liveness };
