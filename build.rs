@@ -16,6 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Cards are handed on by reference count, never copied.
     prost.bytes(["."]).enable_type_names();
     let server = std::env::var_os("CARGO_FEATURE_SERVER").is_some();
-    tonic_prost_build::configure().build_server(server).compile_fds_with_config(compiler.file_descriptor_set(), prost)?;
+    tonic_prost_build::configure()
+        .build_server(server)
+        .compile_fds_with_config(compiler.file_descriptor_set(), prost)?;
     Ok(())
 }
