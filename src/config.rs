@@ -2,6 +2,10 @@
 //!
 //! One list of settings ([`Args`]) serves all three: the flag's name is the environment variable's and the
 //! file's member. [`Config`] is what comes out, checked; a contradiction is refused at start, by name.
+//!
+//! The file is long because every setting is here in each of its forms.
+
+mod databases;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,6 +18,13 @@ use serde::Deserialize;
 use crate::card::Limits;
 use crate::terms::{display_duration, parse_duration};
 
+pub use databases::Databases;
+
+/// A message is at most 3 MiB, and holds more than a card.
+const CARD_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Upstreams of one edge.
+const UPSTREAMS_MAX: usize = 8;
+
 /// The settings of a server. Every one is optional; durations are written like `250ms`, `5s`, `2m`.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -21,9 +32,18 @@ pub struct Args {
     /// Address and port to listen on; port 0 takes a free one [default: 127.0.0.1:7878]
     #[arg(long, env = "CARDFENCE_LISTEN", value_name = "ADDR:PORT")]
     pub listen: Option<String>,
-    /// `sqlite:PATH`, created when absent, or `postgres://…` [default: sqlite:cardfence.db]
+    /// `sqlite:PATH`, created when absent, or `postgres://…`; of several with commas between them the first that can
+    /// be written to [default: sqlite:cardfence.db]
     #[arg(long, env = "CARDFENCE_STORE", value_name = "URL", hide_env_values = true)]
     pub store: Option<String>,
+    /// The store is a standby that is only read: `postgres://…` of its primary, which freshness is proven by and
+    /// writes go to
+    #[arg(long, env = "CARDFENCE_AUTHORITY", value_name = "URL", hide_env_values = true)]
+    pub authority: Option<String>,
+    /// Follow this server instead of keeping a ledger: be an edge of a node or of another edge. Several, separated by
+    /// commas, are tried in order
+    #[arg(long, env = "CARDFENCE_UPSTREAM", value_name = "URL[,URL…]")]
+    pub upstream: Option<String>,
     /// `apply` brings the schema up to date at start, `check` refuses another schema [default: apply]
     #[arg(long, env = "CARDFENCE_MIGRATE", value_name = "MODE")]
     pub migrate: Option<String>,
@@ -64,7 +84,19 @@ pub struct Args {
     /// Connections at once; further ones wait to be accepted [default: 16384]
     #[arg(long, env = "CARDFENCE_MAX_CONNECTIONS", value_name = "COUNT")]
     pub max_connections: Option<usize>,
-    /// Size of a card in bytes [default: 262144]
+    /// Edges that may follow this server at once [default: 256]
+    #[arg(long, env = "CARDFENCE_MAX_EDGES", value_name = "COUNT")]
+    pub max_edges: Option<usize>,
+    /// Watch streams at once; one more is refused as overloaded [default: 20000]
+    #[arg(long, env = "CARDFENCE_MAX_SUBSCRIBERS", value_name = "COUNT")]
+    pub max_subscribers: Option<usize>,
+    /// Time between two checkpoints of a watch stream on which nothing else happens, at most 15s [default: 5s]
+    #[arg(long, env = "CARDFENCE_CHECKPOINT", value_name = "DURATION")]
+    pub checkpoint: Option<String>,
+    /// How long a watch stream may be open, give or take a tenth [default: 30m]
+    #[arg(long, env = "CARDFENCE_MAX_STREAM_AGE", value_name = "DURATION")]
+    pub max_stream_age: Option<String>,
+    /// Size of a card in bytes, at most 2097152 [default: 262144]
     #[arg(long, env = "CARDFENCE_MAX_CARD_BYTES", value_name = "BYTES")]
     pub max_card_bytes: Option<usize>,
     /// Objects and arrays inside one another in a card, itself included: 8 to 120 [default: 64]
@@ -89,24 +121,18 @@ pub struct Args {
 pub enum StoreUrl {
     /// One file, one process.
     Sqlite(PathBuf),
-    /// A PostgreSQL database. Held whole, password included: `Display` and `Debug` hide it.
-    Postgres(String),
+    /// A PostgreSQL database, wherever it is at the moment.
+    Postgres(Databases),
+    /// Nowhere here: with a node or an edge at one of these URLs.
+    Upstream(Vec<String>),
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(url) => match url::Url::parse(url) {
-                Ok(mut url) => {
-                    if url.password().is_some() && url.set_password(Some("***")).is_err() {
-                        return f.write_str("postgres://***");
-                    }
-                    url.set_query(None);
-                    write!(f, "{url}")
-                }
-                Err(_) => f.write_str("postgres://***"),
-            },
+            Self::Postgres(databases) => databases.fmt(f),
+            Self::Upstream(urls) => f.write_str(&urls.join(",")),
         }
     }
 }
@@ -114,6 +140,24 @@ impl fmt::Display for StoreUrl {
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a view over a standby is proven by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authority {
+    /// The standby's primary.
+    Postgres(Databases),
+    /// A node of the same ledger, at one of these URLs.
+    Upstream(Vec<String>),
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Postgres(databases) => databases.fmt(f),
+            Self::Upstream(urls) => f.write_str(&urls.join(",")),
+        }
     }
 }
 
@@ -136,6 +180,8 @@ pub enum LogFormat {
 pub struct Config {
     pub listen: SocketAddr,
     pub store: StoreUrl,
+    /// Set where the store is a standby.
+    pub authority: Option<Authority>,
     pub migrate: Migrate,
     /// The database is reached through PgBouncer in transaction mode.
     pub pooled: bool,
@@ -149,6 +195,10 @@ pub struct Config {
     pub drain_timeout: Duration,
     pub max_requests: usize,
     pub max_connections: usize,
+    pub max_edges: usize,
+    pub max_subscribers: usize,
+    pub checkpoint: Duration,
+    pub max_stream_age: Duration,
     /// Of cards that are registered from now on.
     pub card: Limits,
     pub otlp_endpoint: Option<String>,
@@ -191,6 +241,8 @@ impl Args {
         Self {
             listen: self.listen.or(lower.listen),
             store: self.store.or(lower.store),
+            authority: self.authority.or(lower.authority),
+            upstream: self.upstream.or(lower.upstream),
             migrate: self.migrate.or(lower.migrate),
             pooled: self.pooled.or(lower.pooled),
             node: self.node.or(lower.node),
@@ -204,6 +256,10 @@ impl Args {
             drain_timeout: self.drain_timeout.or(lower.drain_timeout),
             max_requests: self.max_requests.or(lower.max_requests),
             max_connections: self.max_connections.or(lower.max_connections),
+            max_edges: self.max_edges.or(lower.max_edges),
+            max_subscribers: self.max_subscribers.or(lower.max_subscribers),
+            checkpoint: self.checkpoint.or(lower.checkpoint),
+            max_stream_age: self.max_stream_age.or(lower.max_stream_age),
             max_card_bytes: self.max_card_bytes.or(lower.max_card_bytes),
             max_card_depth: self.max_card_depth.or(lower.max_card_depth),
             max_card_skills: self.max_card_skills.or(lower.max_card_skills),
@@ -224,7 +280,15 @@ impl Args {
         }
         let config = Config {
             listen,
-            store: store(self.store.as_deref().unwrap_or("sqlite:cardfence.db"))?,
+            store: match (self.store, self.upstream) {
+                (Some(_), Some(urls)) => {
+                    let allowed = "one of store and upstream: an edge keeps no ledger";
+                    return Err(invalid("upstream", &upstream("upstream", &urls)?.join(","), allowed));
+                }
+                (None, Some(urls)) => StoreUrl::Upstream(upstream("upstream", &urls)?),
+                (store, None) => self::store(store.as_deref().unwrap_or("sqlite:cardfence.db"))?,
+            },
+            authority: self.authority.as_deref().map(authority).transpose()?,
             migrate: match self.migrate.as_deref() {
                 None | Some("apply") => Migrate::Apply,
                 Some("check") => Migrate::Check,
@@ -241,6 +305,10 @@ impl Args {
             drain_timeout: duration("drain_timeout", self.drain_timeout, 10_000)?,
             max_requests: count("max_requests", self.max_requests, 4_096)?,
             max_connections: count("max_connections", self.max_connections, 16_384)?,
+            max_edges: count("max_edges", self.max_edges, 256)?,
+            max_subscribers: count("max_subscribers", self.max_subscribers, 20_000)?,
+            checkpoint: duration("checkpoint", self.checkpoint, 5_000)?,
+            max_stream_age: duration("max_stream_age", self.max_stream_age, 30 * 60 * 1_000)?,
             card: Limits {
                 max_bytes: count("max_card_bytes", self.max_card_bytes, 262_144)?,
                 max_depth: within("max_card_depth", self.max_card_depth, 64, &Limits::DEPTHS)?,
@@ -270,6 +338,11 @@ impl Config {
         at_most("default_wait", self.default_wait, Duration::from_secs(10))?;
         at_most("poll", self.poll, Duration::from_secs(60))?;
         positive("poll", self.poll)?;
+        if let (Some(authority), StoreUrl::Sqlite(_) | StoreUrl::Upstream(_)) = (&self.authority, &self.store)
+        {
+            let allowed = "only with a store that is a PostgreSQL standby";
+            return Err(invalid("authority", &authority.to_string(), allowed));
+        }
         if self.pooled && self.migrate == Migrate::Apply {
             return Err(invalid(
                 "migrate",
@@ -277,6 +350,18 @@ impl Config {
                 "check, with pooled: migrations need the database itself",
             ));
         }
+        if self.card.max_bytes > CARD_BYTES_MAX {
+            let allowed = format!("at most {CARD_BYTES_MAX}: it must fit into a message");
+            return Err(invalid("max_card_bytes", &self.card.max_bytes.to_string(), &allowed));
+        }
+        if self.pooled && matches!(self.store, StoreUrl::Upstream(_)) {
+            return Err(invalid("pooled", "true", "false, with upstream: there is no database"));
+        }
+        // A subscriber that hears nothing for longer takes its stream for dead, and so do proxies.
+        at_most("checkpoint", self.checkpoint, Duration::from_secs(15))?;
+        positive("checkpoint", self.checkpoint)?;
+        at_most("max_stream_age", self.max_stream_age, Duration::from_secs(86_400))?;
+        positive("max_stream_age", self.max_stream_age)?;
         positive("exchange_timeout", self.exchange_timeout)?;
         positive("write_timeout", self.write_timeout)?;
         positive("request_timeout", self.request_timeout)?;
@@ -292,7 +377,11 @@ impl fmt::Display for Config {
         let migrate = if self.migrate == Migrate::Apply { "apply" } else { "check" };
         let format = if self.log_format == LogFormat::Text { "text" } else { "json" };
         writeln!(f, "listen = \"{}\"", self.listen)?;
-        writeln!(f, "store = {:?}", self.store.to_string())?;
+        let store = if matches!(self.store, StoreUrl::Upstream(_)) { "upstream" } else { "store" };
+        writeln!(f, "{store} = {:?}", self.store.to_string())?;
+        if let Some(authority) = &self.authority {
+            writeln!(f, "authority = {:?}", authority.to_string())?;
+        }
         writeln!(f, "migrate = \"{migrate}\"")?;
         writeln!(f, "pooled = {}", self.pooled)?;
         if let Some(node) = &self.node {
@@ -307,11 +396,15 @@ impl fmt::Display for Config {
             ("write_timeout", self.write_timeout),
             ("request_timeout", self.request_timeout),
             ("drain_timeout", self.drain_timeout),
+            ("checkpoint", self.checkpoint),
+            ("max_stream_age", self.max_stream_age),
         ] {
             writeln!(f, "{name} = \"{}\"", display_duration(value))?;
         }
         writeln!(f, "max_requests = {}", self.max_requests)?;
         writeln!(f, "max_connections = {}", self.max_connections)?;
+        writeln!(f, "max_edges = {}", self.max_edges)?;
+        writeln!(f, "max_subscribers = {}", self.max_subscribers)?;
         writeln!(f, "max_card_bytes = {}", self.card.max_bytes)?;
         writeln!(f, "max_card_depth = {}", self.card.max_depth)?;
         writeln!(f, "max_card_skills = {}", self.card.max_skills)?;
@@ -339,20 +432,42 @@ fn store(text: &str) -> Result<StoreUrl, Error> {
     {
         return Ok(StoreUrl::Sqlite(PathBuf::from(path)));
     }
-    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return match url::Url::parse(text) {
-            Ok(_) => Ok(StoreUrl::Postgres(text.to_owned())),
-            // The text may hold a password.
-            Err(_) => Err(invalid(
-                "store",
-                "postgres://…",
-                "a URL such as postgres://user:password@host:5432/database",
-            )),
-        };
+    if Databases::is_meant(text) {
+        return Databases::parse("store", text).map(StoreUrl::Postgres);
     }
     // What follows the scheme may hold a password.
     let shown = text.split(':').next().unwrap_or_default();
     Err(invalid("store", shown, "sqlite:PATH or postgres://…"))
+}
+
+fn authority(text: &str) -> Result<Authority, Error> {
+    if Databases::is_meant(text) {
+        return Databases::parse("authority", text).map(Authority::Postgres);
+    }
+    upstream("authority", text).map(Authority::Upstream)
+}
+
+/// Plain `http` URLs: no TLS is spoken yet, and to speak none where it was asked for would be worse than to refuse.
+fn upstream(setting: &'static str, text: &str) -> Result<Vec<String>, Error> {
+    let allowed = "http://host:port, or up to 8 of those separated by commas, without user, path or query; \
+                   https is not spoken yet";
+    // What follows the scheme may hold a password.
+    let refused = |url: &str| invalid(setting, url.split("//").next().unwrap_or_default(), allowed);
+    let urls: Vec<&str> = text.split(',').map(str::trim).collect();
+    if urls.len() > UPSTREAMS_MAX {
+        return Err(invalid(setting, &format!("{} URLs", urls.len()), allowed));
+    }
+    let checked = urls.into_iter().map(|text| {
+        let url = url::Url::parse(text).map_err(|_| refused(text))?;
+        let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        if url.scheme() == "http" && url.has_host() && plain && url.path() == "/" && url.fragment().is_none()
+        {
+            Ok(url.as_str().trim_end_matches('/').to_owned())
+        } else {
+            Err(refused(text))
+        }
+    });
+    checked.collect()
 }
 
 /// It goes with every answer, so it is short and one line.
@@ -439,10 +554,52 @@ mod tests {
     }
 
     #[test]
+    fn an_edge_keeps_no_ledger() {
+        let args = |upstream: &str| Args { upstream: Some(upstream.to_owned()), ..Args::default() };
+        let config = args("http://a:7878/, http://127.0.0.1:1").check().unwrap();
+        assert_eq!(
+            config.store,
+            StoreUrl::Upstream(vec!["http://a:7878".to_owned(), "http://127.0.0.1:1".to_owned()])
+        );
+        let again: Args = toml::from_str(&config.to_string()).unwrap();
+        assert_eq!(again.check().unwrap().store, config.store);
+        let both = Args { store: Some("sqlite:x".to_owned()), ..args("http://a:1") }.check();
+        assert!(both.unwrap_err().to_string().contains("one of store and upstream"));
+        for bad in [
+            "https://a:1",
+            "http://u:hunter2@a:1",
+            "http://a:1/x",
+            "a:1",
+            "",
+            "http://a:1,",
+            "http://a?hunter2",
+        ] {
+            let told = args(bad).check().unwrap_err().to_string();
+            assert!(told.contains("https is not spoken yet") && !told.contains("hunter2"), "{told}");
+        }
+        assert!(args(&["http://a:1"; 9].join(",")).check().is_err());
+    }
+
+    #[test]
     fn what_is_printed_is_a_file_that_reads_the_same() {
         let config = Args::default().check().unwrap();
         let again: Args = toml::from_str(&config.to_string()).unwrap();
         assert_eq!(again.check().unwrap().to_string(), config.to_string());
+    }
+
+    #[test]
+    fn a_standby_and_its_authority_are_printed_without_secrets() {
+        let standby = "postgres://reader:hunter2@standby/cards";
+        let primaries = "postgres://user:hunter2@a/cards,postgres://user:hunter2@b/cards";
+        let config = Args {
+            store: Some(standby.to_owned()),
+            authority: Some(primaries.to_owned()),
+            ..Args::default()
+        };
+        let shown = config.check().unwrap().to_string();
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let again: Args = toml::from_str(&shown).unwrap();
+        assert_eq!(again.check().unwrap().to_string(), shown);
     }
 
     #[test]
@@ -477,10 +634,14 @@ mod tests {
             Args { poll: Some("0".to_owned()), ..Args::default() },
             Args { poll: Some("fast".to_owned()), ..Args::default() },
             Args { default_wait: Some("11s".to_owned()), ..Args::default() },
+            Args { checkpoint: Some("16s".to_owned()), ..Args::default() },
+            Args { max_stream_age: Some("0".to_owned()), ..Args::default() },
             Args { write_timeout: Some("31s".to_owned()), ..Args::default() },
             Args { listen: Some("localhost".to_owned()), ..Args::default() },
             Args { migrate: Some("yes".to_owned()), ..Args::default() },
             Args { max_requests: Some(0), ..Args::default() },
+            Args { max_edges: Some(0), ..Args::default() },
+            Args { max_card_bytes: Some(3_000_000), ..Args::default() },
             Args { node: Some("n".repeat(129)), ..Args::default() },
             Args { node: Some("two words".to_owned()), ..Args::default() },
             Args { otlp_endpoint: Some("http://user:hunter2@otel:4317".to_owned()), ..Args::default() },
@@ -488,6 +649,8 @@ mod tests {
             Args { store: Some("sqlite://relative.db".to_owned()), ..Args::default() },
             Args { store: Some("sqlite:".to_owned()), ..Args::default() },
             Args { log_format: Some("xml".to_owned()), ..Args::default() },
+            Args { authority: Some("http://user:hunter2@node:7878".to_owned()), ..Args::default() },
+            Args { authority: Some("postgres://user:hunter2@db/cards".to_owned()), ..Args::default() },
         ];
         for args in bad {
             let told = args.clone().check().expect_err("it is refused").to_string();

@@ -44,6 +44,8 @@ pub mod fence;
 #[cfg(feature = "server")]
 pub mod ledger;
 #[cfg(feature = "server")]
+pub mod upstream;
+#[cfg(feature = "server")]
 pub mod view;
 
 // What may be done.

@@ -34,7 +34,8 @@ pub const fn of(reason: Reason) -> Spoken {
         | Reason::PositionNotReached
         | Reason::PositionUnverifiable
         | Reason::StoreUnavailable
-        | Reason::Draining => spoken(Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
+        | Reason::Draining
+        | Reason::MaxAge => spoken(Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
         Reason::RevisionBelowFloor
         | Reason::VersionBelowFloor
         | Reason::VersionIncomparable
@@ -44,7 +45,7 @@ pub const fn of(reason: Reason) -> Spoken {
         | Reason::PinMismatch
         | Reason::OriginUnconfirmed => spoken(Code::FailedPrecondition, StatusCode::PRECONDITION_FAILED),
         Reason::RevisionConflict => spoken(Code::Aborted, StatusCode::PRECONDITION_FAILED),
-        Reason::ReleaseSuperseded | Reason::ReadOnly => {
+        Reason::ReleaseSuperseded | Reason::ReadOnly | Reason::StreamNotHere => {
             spoken(Code::FailedPrecondition, StatusCode::CONFLICT)
         }
         Reason::HistoryDiverged | Reason::PositionInFuture | Reason::PageTokenExpired => {
@@ -54,7 +55,9 @@ pub const fn of(reason: Reason) -> Spoken {
         Reason::MethodNotAllowed => spoken(Code::Unimplemented, StatusCode::METHOD_NOT_ALLOWED),
         Reason::PayloadTooLarge => spoken(Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
         Reason::UnsupportedMediaType => spoken(Code::InvalidArgument, StatusCode::UNSUPPORTED_MEDIA_TYPE),
-        Reason::RateLimited => spoken(Code::ResourceExhausted, StatusCode::TOO_MANY_REQUESTS),
+        Reason::RateLimited | Reason::SubscriberTooSlow => {
+            spoken(Code::ResourceExhausted, StatusCode::TOO_MANY_REQUESTS)
+        }
         Reason::Overloaded => spoken(Code::ResourceExhausted, StatusCode::SERVICE_UNAVAILABLE),
         Reason::OutcomeUnknown => spoken(Code::Unknown, StatusCode::GATEWAY_TIMEOUT),
         Reason::DeadlineExceeded => spoken(Code::DeadlineExceeded, StatusCode::GATEWAY_TIMEOUT),

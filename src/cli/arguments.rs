@@ -19,7 +19,7 @@ use crate::wire;
 /// Which registry is asked.
 #[derive(Debug, clap::Args)]
 pub(super) struct Server {
-    /// The registry's address
+    /// The registry's address, `http://…` or `https://…`
     #[arg(id = "server", long, 
         env = "CARDFENCE_SERVER",
         value_name = "URL",

@@ -16,13 +16,15 @@ use serde::de::DeserializeOwned;
 use super::failure::{Failure, Refused, failed};
 use super::printer::Printer;
 use super::query::Query;
-use super::words;
+use super::{tls, words};
 use crate::clock::Clock;
 use crate::terms::{RequestId, Retry, random_bytes};
 use crate::wire::Problem;
 
 /// Longer than the registry lets any request take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(35);
+/// Of an answer that goes on: who reads it looks for itself whether it still does.
+const ENDLESS: Duration = Duration::from_secs(366 * 86_400);
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often a write is sent at most.
@@ -66,6 +68,23 @@ pub(super) struct Answer {
     pub(super) body: Bytes,
     /// From before it was sent until it was here: what a caller adds to any staleness in it.
     pub(super) elapsed: Duration,
+}
+
+/// An answer that goes on.
+#[derive(Debug)]
+pub(super) struct Endless {
+    response: reqwest::Response,
+    server: String,
+}
+
+impl Endless {
+    /// The next bytes; `None` when it is over after all.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+        self.response
+            .chunk()
+            .await
+            .map_err(|error| Failure::Unreachable { server: self.server.clone(), why: root_cause(&error) })
+    }
 }
 
 impl Request {
@@ -119,13 +138,11 @@ impl Client {
         let unusable = |why: &str| Failure::Usage(format!("--server {server}: {why}"));
         let full = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
         let url = url::Url::parse(&full).map_err(|error| unusable(&error.to_string()))?;
-        match url.scheme() {
-            "http" => {}
-            "https" => {
-                return Err(unusable("https is not supported yet: use http, or a proxy that adds TLS"));
-            }
+        let https = match url.scheme() {
+            "http" => false,
+            "https" => true,
             _ => return Err(unusable("an address such as http://127.0.0.1:7878 is wanted")),
-        }
+        };
         if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
             return Err(unusable(
                 "an address such as http://127.0.0.1:7878 is wanted, and nothing behind it",
@@ -137,6 +154,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("cardfence/", env!("CARGO_PKG_VERSION")))
             .no_proxy()
+            .tls_backend_preconfigured(tls::config(https)?)
             .build()
             .map_err(|error| failed(error.to_string()))?;
         let base = url.as_str().trim_end_matches('/').to_owned();
@@ -193,6 +211,36 @@ impl Client {
             pause = (pause * 2).min(longest);
         }
         Err(failed("nothing was sent"))
+    }
+
+    /// Opens an answer that does not end by itself.
+    pub(super) async fn open(&self, request: Request) -> Result<Endless, Failure> {
+        let unreachable = |error: &reqwest::Error| Failure::Unreachable {
+            server: self.base.clone(),
+            why: root_cause(error),
+        };
+        let sent_at = self.clock.now();
+        let url = format!("{}{}", self.base, request.path);
+        let opening = self.http.request(request.method, url).headers(request.headers).timeout(ENDLESS);
+        let opened = tokio::time::timeout(ANSWERS_WITHIN, opening.send()).await;
+        let response = match opened {
+            Ok(opened) => opened.map_err(|error| unreachable(&error))?,
+            Err(_) => {
+                let why = "it took too long".to_owned();
+                return Err(Failure::Unreachable { server: self.base.clone(), why });
+            }
+        };
+        let (status, headers) = (response.status(), response.headers().clone());
+        let is_stream = headers.get(CONTENT_TYPE).is_some_and(|value| value == "text/event-stream");
+        if status.is_success() && is_stream {
+            return Ok(Endless { response, server: self.base.clone() });
+        }
+        let reading = tokio::time::timeout(ANSWERS_WITHIN, response.bytes()).await;
+        let body = reading.ok().and_then(Result::ok).unwrap_or_default();
+        let elapsed = self.clock.now().since(&sent_at);
+        self.judged(Answer { status, headers, body, elapsed })?;
+        let text = "it is no stream of events".to_owned();
+        Err(Failure::Foreign { server: self.base.clone(), status: status.as_u16(), text })
     }
 
     async fn sent(&self, request: &Request) -> Result<Answer, Failure> {
@@ -262,7 +310,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Between one half and all of `pause`, so that many who were refused together do not come back together.
-fn jittered(pause: Duration) -> Duration {
+pub(super) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + f64::from(random_bytes::<1>()[0]) / 510.0)
 }
 
@@ -407,12 +455,17 @@ mod tests {
 
     #[test]
     fn addresses_are_checked() {
-        for good in ["http://127.0.0.1:7878", "http://registry:80/", "127.0.0.1:7878", "http://proxy/cards/"]
-        {
+        for good in [
+            "http://127.0.0.1:7878",
+            "http://registry:80/",
+            "127.0.0.1:7878",
+            "http://proxy/cards/",
+            "https://x",
+        ] {
             assert!(Client::new(good).is_ok(), "{good}");
         }
         assert_eq!(Client::new("http://proxy/cards/").unwrap().base(), "http://proxy/cards");
-        for bad in ["https://x", "ftp://x", "http://", "http://x?y", "http://x#y", "http://u:p@x", ""] {
+        for bad in ["ftp://x", "http://", "http://x?y", "http://x#y", "http://u:p@x", ""] {
             assert_eq!(Client::new(bad).unwrap_err().exit().code(), 64, "{bad}");
         }
     }

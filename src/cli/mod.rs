@@ -24,6 +24,8 @@ mod retire;
 mod rollback;
 mod serve;
 mod stop;
+mod tls;
+mod watch;
 mod words;
 mod written;
 
@@ -65,6 +67,8 @@ enum Command {
     Resolve(Box<resolve::Args>),
     /// List and search agents
     List(list::Args),
+    /// Watch agents: what there is, then every change as it happens
+    Watch(watch::Args),
     /// Show an agent's revisions, newest first
     History(history::Args),
     /// Show what changed between two revisions
@@ -111,6 +115,7 @@ impl Command {
             Self::Rollback(args) => rollback::run(args, printer).await,
             Self::Resolve(args) => resolve::run(*args, printer).await,
             Self::List(args) => list::run(args, printer).await,
+            Self::Watch(args) => watch::run(args, printer).await,
             Self::History(args) => history::run(args, printer).await,
             Self::Diff(args) => diff::run(args, printer).await,
             Self::Card(command) => card::run(command, printer),
@@ -158,6 +163,9 @@ mod tests {
             "ledger",
             "card",
             "serve --listen",
+            "watch acme",
+            "watch --class cosmetic",
+            "watch --from 7",
         ] {
             let arguments = std::iter::once("cardfence").chain(bad.split_whitespace()).map(OsString::from);
             assert!(Cli::try_parse_from(arguments).is_err(), "{bad}");
@@ -167,6 +175,8 @@ mod tests {
             format!("resolve acme/a --known {good} --min-revision 7@1042.9f86d081884c7d65 --wait 0"),
             format!("register acme/a - --expect {good} --release 7 --note n --source s --dry-run"),
             "register acme/a card.json --expect absent --json".to_owned(),
+            "watch acme/a acme/b --namespace globex --class breaking --no-cards --json".to_owned(),
+            "watch --from 1.9f86d081884c7d65".to_owned(),
             "--json resolve acme/a --at 1.9f86d081884c7d65".to_owned(),
             "ledger verify export.ndjson --ledger-id x --through 1.9f86d081884c7d65".to_owned(),
         ] {

@@ -216,6 +216,11 @@ impl Printer {
         self.json
     }
 
+    /// Whether nobody reads the data any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.out.closed
+    }
+
     /// The colours of standard output.
     pub(super) fn paint(&self) -> Paint {
         self.out.paint

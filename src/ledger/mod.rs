@@ -54,7 +54,7 @@ use crate::terms::{AgentName, Digest, Position, Principal, Tag, Timestamp};
 pub use entry::{Body, CardKept, Entry, InvalidBody, Kind, Registered};
 pub use write::{
     Against, Append, Expect, Judge, Key, Op, Outcome, PriorRequest, Receipt, Refusal, Rows, Seen,
-    SeenRevision, Verdict, Write, WriteError, Writes,
+    SeenRevision, Verdict, Write, WriteError, Writes, names,
 };
 
 /// Why a ledger could not do something. Texts are for logs; they never reach a caller.

@@ -28,6 +28,26 @@ pub struct Write {
     pub deadline: Instant,
 }
 
+/// What a request id names: the same id with anything else is another request.
+pub fn names(
+    operation: &str,
+    agent: &AgentName,
+    bytes: Option<&Digest>,
+    expect: Expect,
+    release: Option<&str>,
+) -> Digest {
+    let bytes = bytes.map_or_else(String::new, Digest::hex);
+    let expect = match expect {
+        Expect::Any => "any".to_owned(),
+        Expect::Absent => "absent".to_owned(),
+        Expect::Revision { number, seen_at: None } => format!("revision {number}"),
+        Expect::Revision { number, seen_at: Some(position) } => format!("revision {number}@{position}"),
+        Expect::Digest(digest) => digest.tagged(),
+    };
+    let release = release.map_or_else(String::new, |release| format!("release {release}"));
+    Digest::of([operation, agent.as_str(), &bytes, &expect, &release].join("\0").as_bytes())
+}
+
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub enum Op {

@@ -50,6 +50,16 @@ impl Denied {
 /// The longest wait that may be asked for.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// A position that is ahead of an authority that is no primary database may be there soon: whoever gave it may
+/// have been ahead of that one. For so long it is asked again, with pauses.
+const AHEAD: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Whether the view was proven by somebody who may be behind others.
+fn may_be_ahead(served: &Served) -> bool {
+    served.proof.is_some_and(|proof| proof.hops > 0)
+}
+
 /// The moment until which a call may wait.
 ///
 /// # Errors
@@ -100,8 +110,21 @@ pub(super) async fn consult(
     } else {
         (Arc::clone(&view.load()), Asked::NotYet(view.authority_head()))
     };
-    let now = view.clock().now();
-    let (standing, reason) = judge(&served, &now, call, &demand, &content, asked);
+    let mut served = served;
+    let (now, standing, reason) = loop {
+        let now = view.clock().now();
+        let (standing, reason) = judge(&served, &now, call, &demand, &content, asked);
+        let again = reason == Some(Reason::PositionInFuture) && may_be_ahead(&served);
+        let until = deadline.min(call.started + AHEAD);
+        if !again || Instant::now() + PAUSE >= until {
+            break (now, standing, reason);
+        }
+        tokio::time::sleep(PAUSE).await;
+        match view.confirm(&now, until).await {
+            Ok(newer) => served = newer,
+            Err(_) => break (now, standing, reason),
+        }
+    };
     match reason {
         None => Ok((served, now)),
         Some(reason) => Err(Ok(Denied { reason, served, standing, now, asked })),
@@ -165,8 +188,8 @@ fn placed<'a>(
     let mut worst = Placed::Reached;
     for position in positions {
         let placed = match (served.place(position), proven) {
-            // Applied in a history that the authority contradicted is no answer.
-            (Place::Applied, false) if served.diverged => Placed::Unverifiable,
+            // Applied in a history that the authority contradicts is no answer.
+            (Place::Applied, false) if served.diverged || served.doubted => Placed::Unverifiable,
             (Place::Applied, _) => continue,
             (Place::Differs, true) => Placed::Diverged,
             (Place::Beyond, true) => Placed::InFuture,

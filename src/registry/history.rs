@@ -34,6 +34,23 @@ pub struct RevisionPage {
     pub freshness: Freshness,
 }
 
+/// Where a page of revisions begins.
+#[derive(Debug, Clone, Copy)]
+pub enum Start<'a> {
+    Newest,
+    /// Below this number.
+    Below(u64),
+    /// Where a page before ended.
+    Token(&'a str),
+}
+
+impl<'a> Start<'a> {
+    /// By the token of the page before; without one, from the newest.
+    pub fn by_token(token: Option<&'a str>) -> Self {
+        token.map_or(Self::Newest, Self::Token)
+    }
+}
+
 /// Where the view stands.
 #[derive(Debug, Clone)]
 pub struct Watermark {
@@ -42,6 +59,8 @@ pub struct Watermark {
     pub head: u64,
     pub staleness: Option<Duration>,
     pub basis: Basis,
+    /// Nodes between this one and the authority's database.
+    pub hops: u32,
     pub ledger_id: String,
     pub served_by: Arc<str>,
     pub role: &'static str,
@@ -134,14 +153,22 @@ impl Registry {
         call: &Call,
         agent: &AgentName,
         page_size: Option<u32>,
-        page_token: Option<&str>,
+        start: Start<'_>,
         read: &Read,
     ) -> Result<RevisionPage, Refusal> {
         let size = match page_size {
             Some(0) => return Err(Refusal::invalid("page_size of 0 is too small: 1 to 1000")),
             size => (size.unwrap_or(100) as usize).min(PAGE_MAX),
         };
-        let token = page_token.map(RevisionToken::parse).transpose()?;
+        let (token, below) = match start {
+            Start::Newest => (None, None),
+            Start::Below(number) => (None, Some(number)),
+            Start::Token(text) => {
+                let token = RevisionToken::parse(text)?;
+                let below = token.below;
+                (Some(token), Some(below))
+            }
+        };
         let (served, now) = self.stand(call, read, &[], Some((agent, None))).await?;
         if let Some(token) = &token {
             if token.agent != *agent {
@@ -152,7 +179,6 @@ impl Registry {
                 return Err(Refusal::new(Reason::PageTokenExpired, detail));
             }
         }
-        let below = token.map(|token| token.below);
         let until = Until::of(call, read, &self.settings)?;
         let seq = served.state.head().seq;
         let mut revisions = bounded(until, self.history.revisions(agent, below, seq, size + 1)).await?;
@@ -160,8 +186,8 @@ impl Registry {
             same_history(&served, &now, &revision.position)?;
         }
         // Numbers have no gaps, so it shows when the store lacks the newest.
-        let newest = below
-            .map_or_else(|| served.state.agent(agent).map_or(0, |held| held.revision), |below| below - 1);
+        let held = served.state.agent(agent).map_or(0, |held| held.revision);
+        let newest = below.map_or(held, |below| held.min(below.saturating_sub(1)));
         if revisions.first().map_or(0, |first| first.number) < newest {
             return Err(behind(&served, &now));
         }
@@ -215,6 +241,7 @@ impl Registry {
             head: self.view.authority_head().max(freshness.position.seq),
             staleness: freshness.staleness,
             basis: freshness.basis,
+            hops: freshness.hops,
             ledger_id: served.state.ledger_id().to_owned(),
             served_by: freshness.served_by,
             role: self.settings.role,

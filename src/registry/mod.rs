@@ -9,7 +9,9 @@ mod history;
 mod judge;
 mod list;
 mod refusal;
+pub mod replicate;
 mod resolve;
+pub mod watch;
 mod write;
 
 use std::sync::Arc;
@@ -28,11 +30,12 @@ use crate::view::View;
 pub use crate::ledger::{Entry, Expect, Outcome, Revision, RevisionKind};
 pub use crate::view::Agent;
 pub use diff::Diff;
-pub use history::{Past, RevisionPage, Watermark};
+pub use history::{Past, RevisionPage, Start, Watermark};
 pub use judge::Rules;
 pub use list::{Filter, List, Page};
 pub use refusal::{Parts, Refusal};
 pub use resolve::{Batch, BatchItem, Resolve, Resolved};
+pub use watch::{Because, Checkpoint, Event, Subscription, Told, Watch};
 pub use write::{Register, Retire, Rollback, Written};
 
 /// One call as it arrived.
@@ -75,8 +78,11 @@ pub struct Settings {
     /// The longest that a write may take.
     pub write_timeout: Duration,
     pub card: Limits,
+    /// Edges that may follow this server at once.
+    pub max_edges: usize,
     /// What this server is: `node`, `standby` or `edge`.
     pub role: &'static str,
+    pub watch: watch::Settings,
 }
 
 impl Default for Settings {
@@ -86,7 +92,9 @@ impl Default for Settings {
             default_wait: Duration::from_secs(1),
             write_timeout: Duration::from_secs(10),
             card: Limits::default(),
+            max_edges: 256,
             role: "node",
+            watch: watch::Settings::default(),
         }
     }
 }
@@ -98,6 +106,8 @@ pub struct Registry {
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
     settings: Arc<Settings>,
+    streams: Arc<watch::Streams>,
+    room: replicate::Room,
     metrics: Metrics,
 }
 
@@ -109,7 +119,9 @@ impl Registry {
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
-        Self { view, history, writes, settings: Arc::new(settings), metrics }
+        let streams = Arc::new(watch::Streams::new(&settings.watch));
+        let room = replicate::Room::for_sessions(settings.max_edges);
+        Self { view, history, writes, settings: Arc::new(settings), streams, room, metrics }
     }
 
     /// A call that arrives now.
@@ -132,8 +144,7 @@ impl Registry {
 
     /// Whether the view was ever proven. Stays true when the store is lost later: staleness says that.
     pub fn is_ready(&self) -> bool {
-        // A view is loaded together with its first proof.
-        self.view.load().loaded
+        self.view.load().ready
     }
 
     /// Staleness of the view now; `None`: unknown.

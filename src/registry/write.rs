@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::{Call, Read, Refusal, Registry};
 use crate::card::{Card, Change, Limits, Refused, version};
-use crate::ledger::{Against, Expect, Op, Outcome, Receipt, Write, WriteError};
+use crate::ledger::{Against, Expect, Op, Outcome, Receipt, Write, WriteError, names};
 use crate::telemetry::metrics::{ClassLabels, OutcomeLabels};
-use crate::terms::{AgentName, Digest, MaxStaleness, Position, Reason, RequestId};
+use crate::terms::{AgentName, MaxStaleness, Position, Reason, RequestId};
 use crate::view::Place;
 
 /// A register as it was asked for.
@@ -304,26 +304,6 @@ fn written(agent: AgentName, card: Option<Arc<Card>>, receipt: Receipt, dry_run:
         replayed: receipt.replayed,
         dry_run,
     }
-}
-
-/// What a request id names: the same id with anything else is another request.
-fn names(
-    operation: &str,
-    agent: &AgentName,
-    bytes: Option<&Digest>,
-    expect: Expect,
-    release: Option<&str>,
-) -> Digest {
-    let bytes = bytes.map_or_else(String::new, Digest::hex);
-    let expect = match expect {
-        Expect::Any => "any".to_owned(),
-        Expect::Absent => "absent".to_owned(),
-        Expect::Revision { number, seen_at: None } => format!("revision {number}"),
-        Expect::Revision { number, seen_at: Some(position) } => format!("revision {number}@{position}"),
-        Expect::Digest(digest) => digest.tagged(),
-    };
-    let release = release.map_or_else(String::new, |release| format!("release {release}"));
-    Digest::of([operation, agent.as_str(), &bytes, &expect, &release].join("\0").as_bytes())
 }
 
 fn check_text(what: &str, text: Option<&str>, max: usize) -> Result<(), Refusal> {

@@ -17,11 +17,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 
-use crate::config::Config;
+use crate::config::{Config, StoreUrl};
 use crate::telemetry::Metrics;
 
-pub use node::{Node, Parts, Tuning};
-pub use store::open;
+pub use node::{Node, Parts, Tuning, Writing};
+pub use store::{Opening, follow, open};
 
 /// Why a server could not be started, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,9 @@ pub enum Error {
 
 /// What the node's tasks get to end in, once nobody waits for an answer any more.
 const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// How long an edge may take to receive all that its upstream holds, as long as it goes on coming.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Bounds of serving.
 #[derive(Debug, Clone)]
@@ -72,7 +75,7 @@ pub async fn run(
     // The address first: a store that was opened has tasks, which somebody must end.
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let parts = store::open(&config.store, config.migrate, config.pooled).await?;
+    let parts = store::open(Opening::of(&config)).await?;
     let node = Node::start(parts, tuning(&config, address), Metrics::new());
     let serving = Serving {
         request_timeout: config.request_timeout,
@@ -93,9 +96,21 @@ fn tuning(config: &Config, address: SocketAddr) -> Tuning {
     let mut tuning = Tuning::named(&name);
     tuning.feed.poll = config.poll;
     tuning.feed.exchange = config.exchange_timeout;
+    tuning.feed.reading = config.exchange_timeout * 5;
+    if config.authority.is_some() {
+        tuning.registry.role = "standby";
+    }
+    if let StoreUrl::Upstream(_) = config.store {
+        tuning.registry.role = "edge";
+        tuning.feed.reading = SNAPSHOT_TIMEOUT;
+    }
     tuning.registry.default_max_staleness = config.default_max_staleness;
     tuning.registry.default_wait = config.default_wait;
     tuning.registry.write_timeout = config.write_timeout;
+    tuning.registry.max_edges = config.max_edges;
+    tuning.registry.watch.subscribers = config.max_subscribers;
+    tuning.registry.watch.checkpoint = config.checkpoint;
+    tuning.registry.watch.max_age = config.max_stream_age;
     tuning.registry.card = config.card;
     tuning
 }
@@ -126,6 +141,8 @@ pub async fn serve(
         // Not ready first, so that balancers look elsewhere before connections are refused.
         draining.store(true, Ordering::Release);
         drain.cancel();
+        // Streams go first of all: who is told has the time that follows to go elsewhere.
+        node.registry.end_streams();
         tracing::info!("draining");
     };
     listen::listen(listener, service, serving.max_connections, serving.drain_timeout, stopped).await;

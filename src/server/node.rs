@@ -1,4 +1,6 @@
-//! One node without its wires: a ledger, the view that follows it, the writer, and the use cases over them.
+//! One node without its wires: a ledger, the view that follows it, what writes to it, and the use cases over them.
+//!
+//! An edge is such a node, too: its ledger lies with an upstream, and so does what writes.
 //!
 //! Owns the background tasks: each has a name, and its end is an event that [`Node::failed`] reports. The
 //! server, the demo and the tests assemble the same node.
@@ -10,23 +12,34 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::ledger::{Entries, History, Store, writer};
+use crate::ledger::{Entries, History, Store, Writes, writer};
 use crate::registry::{Registry, Rules, Settings};
 use crate::telemetry::Metrics;
-use crate::view::feed;
+use crate::view::{feed, hub};
 
 /// What a node is made of.
 #[derive(Debug)]
 pub struct Parts {
     pub entries: Arc<dyn Entries>,
+    /// What the view is proven by, where that is not what the entries come from.
+    pub authority: Option<Arc<dyn Entries>>,
     pub history: Arc<dyn History>,
-    pub store: Arc<dyn Store>,
+    pub writes: Writing,
     /// Changes when the ledger may have grown; its sender may be gone.
     pub nudges: watch::Receiver<u64>,
     /// Tasks of the store, by name; they end with `stop`.
     pub tasks: Vec<(&'static str, JoinHandle<()>)>,
     pub stop: CancellationToken,
     pub clock: Clock,
+}
+
+/// Where writes are committed.
+#[derive(Debug, Clone)]
+pub enum Writing {
+    /// In a store, by a writer of this node's own.
+    Here(Arc<dyn Store>),
+    /// Somewhere else, which takes them as they are.
+    Elsewhere(Arc<dyn Writes>),
 }
 
 impl Parts {
@@ -37,8 +50,9 @@ impl Parts {
     {
         Self {
             entries: Arc::new(ledger.clone()),
+            authority: None,
             history: Arc::new(ledger.clone()),
-            store: Arc::new(ledger.clone()),
+            writes: Writing::Here(Arc::new(ledger.clone())),
             nudges: watch::channel(0).1,
             tasks: Vec::new(),
             stop: CancellationToken::new(),
@@ -95,9 +109,12 @@ impl Node {
         }
         let (committed, own) = mpsc::channel(COMMITS_WAITING);
         let (view, feed) = feed::Feed::new(
-            parts.entries,
-            own,
-            parts.nudges,
+            feed::Sources {
+                entries: parts.entries,
+                authority: parts.authority,
+                committed: own,
+                nudges: parts.nudges,
+            },
             &tuning.name,
             parts.clock,
             tuning.feed,
@@ -108,21 +125,27 @@ impl Node {
             feed.run(following).await;
             "feed"
         });
-        let (writes, writing) = writer::Writer::start(
-            parts.store,
-            Arc::new(Rules),
-            committed,
-            tuning.writer,
-            metrics.clone(),
-            stop.child_token(),
-        );
+        let hearing = hub::run(view.clone(), metrics.clone(), stop.child_token());
         tasks.spawn(async move {
-            if let Err(error) = writing.await {
-                tracing::error!(%error, "the writer has failed");
-            }
-            "writer"
+            hearing.await;
+            "hub"
         });
-        let registry = Registry::new(view, parts.history, Arc::new(writes), tuning.registry, metrics);
+        let writes = match parts.writes {
+            Writing::Elsewhere(writes) => writes,
+            Writing::Here(store) => {
+                let (rules, stop) = (Arc::new(Rules), stop.child_token());
+                let (writes, writing) =
+                    writer::Writer::start(store, rules, committed, tuning.writer, metrics.clone(), stop);
+                tasks.spawn(async move {
+                    if let Err(error) = writing.await {
+                        tracing::error!(%error, "the writer has failed");
+                    }
+                    "writer"
+                });
+                Arc::new(writes)
+            }
+        };
+        let registry = Registry::new(view, parts.history, writes, tuning.registry, metrics);
         Self { registry, stop, tasks }
     }
 
@@ -140,6 +163,7 @@ impl Node {
 
     /// Ends the tasks: writes that wait are done first.
     pub async fn stop(mut self) {
+        self.registry.streams_ended().await;
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
     }

@@ -30,6 +30,12 @@ pub struct OutcomeLabels {
     pub outcome: &'static str,
 }
 
+/// One label that says why something ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ReasonLabels {
+    pub reason: &'static str,
+}
+
 /// One label that names a class of change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ClassLabels {
@@ -62,6 +68,14 @@ pub struct Metrics {
     pub writes: Family<OutcomeLabels, Counter>,
     pub changes: Family<ClassLabels, Counter>,
     pub silent_mutations: Counter,
+    pub subscribers: Gauge,
+    pub streams_ended: Family<ReasonLabels, Counter>,
+    pub events_sent: Counter,
+    pub subscriber_wakes: Counter,
+    pub edges: Gauge,
+    pub snapshots_given: Counter,
+    pub sessions: Counter,
+    pub snapshots_taken: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -105,6 +119,14 @@ impl Metrics {
             writes: Family::default(),
             changes: Family::default(),
             silent_mutations: Counter::default(),
+            subscribers: Gauge::default(),
+            streams_ended: Family::default(),
+            events_sent: Counter::default(),
+            subscriber_wakes: Counter::default(),
+            edges: Gauge::default(),
+            snapshots_given: Counter::default(),
+            sessions: Counter::default(),
+            snapshots_taken: Counter::default(),
         };
         // The client library adds `_total` to counters.
         registry.register(
@@ -187,6 +209,42 @@ impl Metrics {
             "cardfence_silent_mutations",
             "Accepted changes to what decides negotiation that left the card's version alone",
             metrics.silent_mutations.clone(),
+        );
+        registry.register(
+            "cardfence_subscribers",
+            "Watch streams that are open",
+            metrics.subscribers.clone(),
+        );
+        registry.register(
+            "cardfence_streams_ended",
+            "Watch streams that have ended, by reason; `gone` when the subscriber went away",
+            metrics.streams_ended.clone(),
+        );
+        registry.register(
+            "cardfence_events_sent",
+            "Events that were handed to watch streams, checkpoints included",
+            metrics.events_sent.clone(),
+        );
+        registry.register(
+            "cardfence_subscriber_wakes",
+            "Times that a subscriber was woken by a change; one that does not concern it wakes none",
+            metrics.subscriber_wakes.clone(),
+        );
+        registry.register("cardfence_edges", "Edges that follow this node now", metrics.edges.clone());
+        registry.register(
+            "cardfence_snapshots_given",
+            "Snapshots that edges were given, since the entries they wanted are not in memory any more",
+            metrics.snapshots_given.clone(),
+        );
+        registry.register(
+            "cardfence_sessions",
+            "Sessions that the view opened with its database or upstream",
+            metrics.sessions.clone(),
+        );
+        registry.register(
+            "cardfence_snapshots_taken",
+            "Snapshots that the view began from, instead of going on entry by entry",
+            metrics.snapshots_taken.clone(),
         );
         Self { registry: Arc::new(registry), ..metrics }
     }

@@ -74,15 +74,21 @@ reasons! {
     PageTokenExpired = "page_token_expired", AfterResync;
     NoSuchRoute = "no_such_route", No;
     MethodNotAllowed = "method_not_allowed", No;
+    /// The stream is not one of this node's.
+    StreamNotHere = "stream_not_here", AfterResync;
     PayloadTooLarge = "payload_too_large", No;
     UnsupportedMediaType = "unsupported_media_type", No;
     RateLimited = "rate_limited", Later;
+    /// A subscriber did not keep up with what it asked for.
+    SubscriberTooSlow = "subscriber_too_slow", Later;
     Overloaded = "overloaded", Later;
     ReadOnly = "read_only", Elsewhere;
     /// The write may or may not have been done, and could not be found out within the wait.
     OutcomeUnknown = "outcome_unknown", SameRequestId;
     StoreUnavailable = "store_unavailable", Yes;
     Draining = "draining", Yes;
+    /// A stream was open for as long as one may be.
+    MaxAge = "max_age", Yes;
     DeadlineExceeded = "deadline_exceeded", Yes;
     Internal = "internal", No;
     /// The ledger holds an entry of a kind that this version does not know.

@@ -47,6 +47,8 @@ pub struct Proof {
     pub at: Moment,
     /// The authority's wall clock, read after `at`.
     pub authority_wall: Timestamp,
+    /// The service clock, read after `at`.
+    pub service: Duration,
     /// Nodes between this one and the authority's database.
     pub hops: u32,
 }
@@ -61,6 +63,10 @@ pub struct Served {
     pub proof: Option<Proof>,
     /// Whether the state is that of a ledger at all: false before the first load.
     pub loaded: bool,
+    /// Whether the view was ever proven, in whatever generation.
+    pub ready: bool,
+    /// The authority does not have what the state holds, and is being asked again.
+    pub doubted: bool,
     /// The state is of a history that the authority contradicted, until the ledger is loaded anew.
     pub diverged: bool,
     /// The view cannot go on: the ledger says what this version does not know.
@@ -164,6 +170,8 @@ mod tests {
             state,
             proof,
             loaded: true,
+            ready: proof.is_some(),
+            doubted: false,
             diverged: false,
             unsupported: false,
             node: "node".into(),
@@ -182,7 +190,12 @@ mod tests {
     fn staleness_counts_from_the_proof_by_the_larger_clock() {
         let hands = Arc::new(Hands::default());
         let clock = Clock::Manual(Arc::clone(&hands));
-        let proof = Proof { at: clock.now(), authority_wall: Timestamp::from_micros(5), hops: 0 };
+        let proof = Proof {
+            at: clock.now(),
+            authority_wall: Timestamp::from_micros(5),
+            service: Duration::ZERO,
+            hops: 0,
+        };
         hands.advance_boot(Duration::from_secs(3));
         let served = served(Some(proof));
         assert_eq!(served.staleness(&clock.now()).map(|age| age.as_millis()), Some(3_000));

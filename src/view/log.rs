@@ -8,12 +8,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::state::Agent;
+use super::state::{Agent, Current, FoldError, checked};
 use crate::card::Class;
-use crate::ledger::{CardKept, Entry};
+use crate::ledger::{Body, CardKept, Entry, Kind};
+use crate::terms::AgentName;
 
-/// Entries kept at most.
-const ENTRIES_MAX: usize = 8_192;
+/// Entries kept at most, unless told otherwise.
+pub(super) const ENTRIES_MAX: usize = 8_192;
 /// Bytes of bodies and cards kept at most.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -71,25 +72,87 @@ impl Change {
     }
 }
 
+/// An entry of the past that is about an agent, before its card was read.
+#[derive(Debug)]
+pub struct PastChange {
+    entry: Entry,
+    body: Body,
+    name: AgentName,
+}
+
+impl Change {
+    /// What an entry of the ledger changed, once it is given the card; `None` when it is about no agent.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says what this version does not know.
+    pub fn past(entry: Entry) -> Result<Option<PastChange>, FoldError> {
+        let seq = entry.seq;
+        let unreadable = |why: String| FoldError::Unreadable { seq, why };
+        let body = Body::parse(&entry.body).map_err(|error| unreadable(error.to_string()))?;
+        match &body.kind {
+            Kind::Unknown { ignorable: true, .. } => return Ok(None),
+            Kind::Unknown { name, .. } => return Err(FoldError::Unsupported { seq, kind: name.clone() }),
+            Kind::CardRegistered(_) | Kind::CardRetired { .. } => {}
+        }
+        let name = body.agent().map_err(|error| unreadable(error.to_string()))?;
+        Ok(Some(PastChange { entry, body, name }))
+    }
+}
+
+impl PastChange {
+    pub fn agent(&self) -> &AgentName {
+        &self.name
+    }
+
+    /// The revision whose card it needs; `None`: it needs none.
+    pub fn registered(&self) -> Option<u64> {
+        match &self.body.kind {
+            Kind::CardRegistered(facts) => Some(facts.revision),
+            _ => None,
+        }
+    }
+
+    /// The change, with the card that it brought.
+    ///
+    /// # Errors
+    /// When the card is missing, or is not the one that the entry names.
+    pub fn with_card(self, card: Option<Bytes>) -> Result<Change, FoldError> {
+        let seq = self.entry.seq;
+        let unreadable = |why: String| FoldError::Unreadable { seq, why };
+        let (revision, current, class) = match &self.body.kind {
+            Kind::CardRegistered(facts) => {
+                let card = card.ok_or_else(|| unreadable("its card is missing".to_owned()))?;
+                let card = checked(CardKept::Bytes(card), &facts.raw_digest, seq)?;
+                (facts.revision, Current::Card(card), facts.class)
+            }
+            Kind::CardRetired { revision } => (*revision, Current::Retired { last: None }, None),
+            Kind::Unknown { name, .. } => return Err(FoldError::Unsupported { seq, kind: name.clone() }),
+        };
+        let agent = Agent::past(self.name, &self.body, revision, self.entry.position(), current);
+        Ok(Change::new(self.entry, Some(Arc::new(agent)), class))
+    }
+}
+
 /// The last changes before a state, oldest first.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Log {
     changes: imbl::Vector<Arc<Change>>,
     /// The sequence number before the first change that is kept.
     base: u64,
     bytes: usize,
+    entries_max: usize,
 }
 
 impl Log {
-    /// An empty log that begins after `base`.
-    pub(super) fn after(base: u64) -> Self {
-        Self { base, ..Self::default() }
+    /// An empty log that begins after `base` and keeps so many entries at most.
+    pub(super) fn after(base: u64, entries_max: usize) -> Self {
+        Self { changes: imbl::Vector::new(), base, bytes: 0, entries_max }
     }
 
     pub(super) fn push(&mut self, change: Change) {
         self.bytes += change.size();
         self.changes.push_back(Arc::new(change));
-        while self.changes.len() > ENTRIES_MAX || (self.bytes > BYTES_MAX && self.changes.len() > 1) {
+        while self.changes.len() > self.entries_max || (self.bytes > BYTES_MAX && self.changes.len() > 1) {
             if let Some(oldest) = self.changes.pop_front() {
                 self.bytes -= oldest.size();
                 self.base = oldest.seq();

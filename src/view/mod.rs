@@ -8,6 +8,8 @@
 
 pub mod feed;
 mod freshness;
+pub mod hub;
+mod liveness;
 mod log;
 mod state;
 
@@ -22,7 +24,8 @@ use crate::clock::{Clock, Moment};
 use crate::terms::Position;
 
 pub use freshness::{Place, Proof, Served};
-pub use log::{Change, Forms, Log};
+pub use hub::{Ahead, Hub, Seat, Selection};
+pub use log::{Change, Forms, Log, PastChange};
 pub use state::{Agent, Current, FoldError, State};
 
 /// What waiters are told: that something was published.
@@ -39,6 +42,7 @@ pub struct View {
     demand: Arc<Notify>,
     authority_head: Arc<AtomicU64>,
     room: Arc<Semaphore>,
+    hub: Arc<Hub>,
     clock: Clock,
 }
 
@@ -57,9 +61,16 @@ const WAITING_MAX: usize = 1_536;
 
 impl View {
     fn new(served: Served, progress: watch::Receiver<Progress>, demand: Arc<Notify>, clock: Clock) -> Self {
-        let served = Arc::new(ArcSwap::from_pointee(served));
+        let served = Arc::new(served);
+        let hub = Arc::new(Hub::new(Arc::clone(&served)));
+        let served = Arc::new(ArcSwap::new(served));
         let room = Arc::new(Semaphore::new(WAITING_MAX));
-        Self { served, progress, demand, authority_head: Arc::default(), room, clock }
+        Self { served, progress, demand, authority_head: Arc::default(), room, hub, clock }
+    }
+
+    /// Changes each time something is published: the view has grown, or was proven.
+    pub fn published(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
     }
 
     fn publish(&self, served: Served) {
@@ -69,6 +80,16 @@ impl View {
     /// What is served now.
     pub fn load(&self) -> Guard<Arc<Served>> {
         self.served.load()
+    }
+
+    /// What is served now, for who keeps it.
+    pub fn load_full(&self) -> Arc<Served> {
+        self.served.load_full()
+    }
+
+    /// Where subscribers take their seats. It follows the view while [`hub::run`] runs.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     pub fn clock(&self) -> &Clock {

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::log::{Change, Log};
+use super::liveness::Known;
+use super::log::{Change, ENTRIES_MAX, Log};
 use crate::card::{Card, Class, Limits};
 use crate::ledger::chain::{Broken, Verifier, origin};
 use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Liveness, Snapshot};
@@ -60,11 +61,34 @@ impl Agent {
         }
     }
 
+    /// What the agent adds to the set digest of live agents.
+    pub fn sum(&self) -> SetDigest {
+        self.card().map_or_else(SetDigest::default, |card| {
+            SetDigest::of(&self.name, self.revision, &card.raw_digest())
+        })
+    }
+
     /// What the agent adds to the count of live agents, and to their set digest.
     fn share(&self) -> (usize, SetDigest) {
-        match self.card() {
-            Some(card) => (1, SetDigest::of(&self.name, self.revision, &card.raw_digest())),
-            None => (0, SetDigest::default()),
+        (usize::from(self.card().is_some()), self.sum())
+    }
+
+    /// The agent as an entry of the past left it; of its origin only that entry is known.
+    pub(super) fn past(
+        name: AgentName,
+        body: &Body,
+        revision: u64,
+        position: Position,
+        current: Current,
+    ) -> Self {
+        Self {
+            name,
+            revision,
+            position,
+            registered_at: body.at,
+            registered_by: body.principal.clone(),
+            current,
+            origin: Arc::new(OriginCell::new(body.at, None)),
         }
     }
 
@@ -118,12 +142,15 @@ pub enum FoldError {
     Unsupported { seq: u64, kind: String },
     #[error("entry {seq} cannot be read: {why}")]
     Unreadable { seq: u64, why: String },
+    /// What was given does not agree with itself: it was changed on its way, or is not whole.
+    #[error("what was given up to entry {seq} does not hold together: {why}")]
+    Inconsistent { seq: u64, why: String },
 }
 
 impl FoldError {
     /// Whether another version, and no reload, is what helps.
     pub fn is_final(&self) -> bool {
-        !matches!(self, Self::Broken(_))
+        !matches!(self, Self::Broken(_) | Self::Inconsistent { .. })
     }
 }
 
@@ -144,6 +171,7 @@ pub struct State {
     ordered: imbl::OrdMap<AgentName, Arc<Agent>>,
     live: usize,
     log: Log,
+    known: Known,
     /// Of the live agents of each namespace.
     sums: imbl::OrdMap<Arc<str>, SetDigest>,
     sum: SetDigest,
@@ -160,10 +188,18 @@ impl State {
             agents: Agents::default(),
             ordered: imbl::OrdMap::new(),
             live: 0,
-            log: Log::after(0),
+            log: Log::after(0, ENTRIES_MAX),
+            known: Known::default(),
             sums: imbl::OrdMap::new(),
             sum: SetDigest::default(),
         }
+    }
+
+    /// The same, keeping so many of the last changes at most; for a state that has folded nothing yet.
+    #[must_use]
+    pub fn keeping(mut self, entries_max: usize) -> Self {
+        self.log = Log::after(self.head.seq, entries_max);
+        self
     }
 
     pub fn ledger_id(&self) -> &str {
@@ -245,7 +281,7 @@ impl State {
         let (agent, class) = match &body.kind {
             Kind::CardRegistered(facts) => {
                 let card = entry.card.take().ok_or_else(|| unreadable("its card is missing".to_owned()))?;
-                let card = checked(card, &facts.raw_digest).map_err(unreadable)?;
+                let card = checked(card, &facts.raw_digest, seq)?;
                 (Some(self.put(&body, position, facts.revision, Current::Card(card))?), facts.class)
             }
             Kind::CardRetired { revision } => {
@@ -321,20 +357,21 @@ impl State {
     pub fn restore(snapshot: Snapshot) -> Result<Self, FoldError> {
         let seq = snapshot.head.seq;
         let unreadable = |why: String| FoldError::Unreadable { seq, why };
+        let inconsistent = |why: String| FoldError::Inconsistent { seq, why };
         let mut state = Self::empty(&snapshot.ledger_id);
         let reached = snapshot.tags.len() as u64 == seq.saturating_add(1);
         let ends = snapshot.tags.first() == state.tags.front()
             && snapshot.tags.last() == Some(&Tag::from(&snapshot.head.digest));
         if !reached || !ends {
-            return Err(unreadable("the digests of a snapshot are not those up to its head".to_owned()));
+            return Err(inconsistent("the digests of a snapshot are not those up to its head".to_owned()));
         }
         state.head = snapshot.head;
         state.tags = snapshot.tags.into_iter().collect();
-        state.log = Log::after(seq);
+        state.log = Log::after(seq, ENTRIES_MAX);
         for image in snapshot.agents {
             let name = image.agent;
             if state.tag_at(image.position.seq) != Some(image.position.tag) {
-                return Err(unreadable(format!("{name} is at {}, which is not there", image.position)));
+                return Err(inconsistent(format!("{name} is at {}, which is not there", image.position)));
             }
             let card = image.card.map(|bytes| lenient(bytes).map_err(unreadable)).transpose()?;
             let current = match (card, image.retired) {
@@ -355,9 +392,15 @@ impl State {
         Ok(state)
     }
 
+    /// What was confirmed of agents' origins at or after `since` (`None`: ever), the oldest first.
+    pub fn liveness(&self, since: Option<Timestamp>) -> impl Iterator<Item = &Arc<Liveness>> {
+        self.known.since(since)
+    }
+
     /// Takes what is known of an agent outside the ledger. Rows of agents that are not here yet come again.
-    pub fn take_liveness(&self, row: &Liveness) {
+    pub fn take_liveness(&mut self, row: &Liveness) {
         let Some(agent) = self.agents.get(&row.agent) else { return };
+        self.known.take(row);
         if row.revision == agent.revision {
             agent.origin.confirm(row.origin_confirmed_at);
         }
@@ -367,12 +410,19 @@ impl State {
 }
 
 /// The card of an entry, with the digest that the entry names.
-fn checked(card: CardKept, raw_digest: &Digest) -> Result<Arc<Card>, String> {
+pub(super) fn checked(card: CardKept, raw_digest: &Digest, seq: u64) -> Result<Arc<Card>, FoldError> {
     let card = match card {
         CardKept::Checked(card) => card,
-        CardKept::Bytes(bytes) => lenient(bytes)?,
+        CardKept::Bytes(bytes) if Digest::of(&bytes) == *raw_digest => {
+            lenient(bytes).map_err(|why| FoldError::Unreadable { seq, why })?
+        }
+        CardKept::Bytes(_) => return Err(another(seq)),
     };
-    if card.raw_digest() == *raw_digest { Ok(card) } else { Err("its card has another digest".to_owned()) }
+    if card.raw_digest() == *raw_digest { Ok(card) } else { Err(another(seq)) }
+}
+
+fn another(seq: u64) -> FoldError {
+    FoldError::Inconsistent { seq, why: "the card has another digest than the entry names".to_owned() }
 }
 
 /// A card that was within the limits of its day when it was accepted.
@@ -410,7 +460,7 @@ mod tests {
         let bytes = bytes::Bytes::from(text);
         assert!(Card::check(bytes.clone(), &Limits::default()).is_err());
         let digest = Digest::of(&bytes);
-        let card = checked(CardKept::Bytes(bytes), &digest).expect("it was within the limits of its day");
+        let card = checked(CardKept::Bytes(bytes), &digest, 1).expect("it was within the limits of its day");
         assert_eq!(card.normal().skills.len(), 1_500);
     }
 

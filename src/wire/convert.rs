@@ -3,10 +3,12 @@
 //! Every conversion leaves the card out: whoever writes an answer splices its bytes in.
 
 use super::{
-    AgentItem, Change, Condition, Diff, Envelope, Freshness, Inspection, Item, LedgerEntry, Problem,
-    Registered, RevisionItem, Violation, Warning, Watermark,
+    AgentEvent, AgentItem, Change, Condition, Diff, Envelope, Freshness, Inspection, Item, LedgerEntry,
+    Problem, Registered, RevisionItem, Violation, Warning, WatchCheckpoint, Watermark,
 };
-use crate::registry::{Agent, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Written};
+use crate::registry::{
+    Agent, Checkpoint, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Told, Written,
+};
 use crate::terms::{Digest, ceil_millis};
 use crate::{card, fence, registry, terms};
 
@@ -40,6 +42,7 @@ impl From<&registry::Watermark> for Watermark {
             head: watermark.head,
             staleness_ms: watermark.staleness.map(ceil_millis),
             basis: watermark.basis.as_str().to_owned(),
+            hops: watermark.hops,
             ledger_id: watermark.ledger_id.clone(),
             served_by: watermark.served_by.to_string(),
             role: watermark.role.to_owned(),
@@ -198,6 +201,40 @@ fn json_len(text: &str) -> usize {
         _ => 1,
     };
     text.bytes().map(written).sum()
+}
+
+impl From<&Told> for AgentEvent {
+    fn from(told: &Told) -> Self {
+        let (agent, card) = (&told.agent, told.agent.card());
+        let (class, silent) = told.change().unzip();
+        Self {
+            agent: agent.name.to_string(),
+            revision: agent.revision,
+            position: agent.position.to_string(),
+            registered_at: agent.registered_at.to_string(),
+            registered_by: agent.registered_by.as_str().to_owned(),
+            class: class.map(|class| class.as_str().to_owned()),
+            silent: silent == Some(true),
+            card_version: card.and_then(|card| card.version().map(str::to_owned)),
+            generation: card.map(|card| card.generation().as_str().to_owned()),
+            content_digest: card.map(|card| card.content_digest().tagged()),
+            raw_digest: card.map(|card| card.raw_digest().tagged()),
+            skill_fingerprint: card.map(|card| card.skill_fingerprint().hex()),
+            negotiation_fingerprint: card.map(|card| card.negotiation_fingerprint().hex()),
+            card: None,
+        }
+    }
+}
+
+impl From<&Checkpoint> for WatchCheckpoint {
+    fn from(checkpoint: &Checkpoint) -> Self {
+        Self {
+            position: checkpoint.position.to_string(),
+            set_digest: checkpoint.set_digest.to_string(),
+            nonce: checkpoint.nonce.as_deref().map(str::to_owned),
+            staleness_ms: checkpoint.staleness.map(ceil_millis),
+        }
+    }
 }
 
 impl From<&card::Change> for Change {

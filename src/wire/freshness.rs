@@ -34,6 +34,8 @@ pub struct Watermark {
     pub head: u64,
     pub staleness_ms: Option<u64>,
     pub basis: String,
+    /// Nodes between this one and the authority's database.
+    pub hops: u32,
     pub ledger_id: String,
     pub served_by: String,
     pub role: String,

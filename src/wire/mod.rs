@@ -18,6 +18,7 @@ mod inspection;
 mod object;
 mod problem;
 mod splice;
+mod watch;
 mod write;
 
 pub use batch::{BatchAnswer, BatchItem, BatchRequest, BatchWanted};
@@ -29,4 +30,5 @@ pub use history::{Diff, LedgerEntry, RevisionItem};
 pub use inspection::Inspection;
 pub use problem::{Condition, Problem, Violation};
 pub use splice::{Spliced, splice};
+pub use watch::{AgentEvent, WatchCheckpoint, WatchEnd, WatchReset, WatchSynced};
 pub use write::{Change, Item, Registered, Warning};

@@ -120,6 +120,15 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let diff = pb::DiffRevisionsRequest { agent: agent(), from: Some(1), to: Some(1), ..Default::default() };
     let watermark =
         pb::WatermarkRequest { at_least: Some(position()), wait_ms: Some(0), ..Default::default() };
+    let start = pb::WatchStart {
+        agents: vec![agent()],
+        namespaces: vec!["acme".to_owned()],
+        class: pb::ChangeClass::Breaking.into(),
+        cards: Some(false),
+        from: Some("0.00000000000000aa".to_owned()),
+        ..Default::default()
+    };
+    let watch = pb::WatchRequest { request: Some(pb::watch_request::Request::Start(start)) };
     let ledger = pb::ReadLedgerRequest { from: 1, limit: Some(1), wait_ms: Some(0), ..Default::default() };
     vec![
         ("/cardfence.v1.Registry/Register", register.encode_to_vec()),
@@ -132,6 +141,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("/cardfence.v1.Registry/ListRevisions", revisions.encode_to_vec()),
         ("/cardfence.v1.Registry/DiffRevisions", diff.encode_to_vec()),
         ("/cardfence.v1.Watch/Watermark", watermark.encode_to_vec()),
+        ("/cardfence.v1.Watch/Watch", watch.encode_to_vec()),
         ("/cardfence.v1.Admin/ReadLedger", ledger.encode_to_vec()),
     ]
 }

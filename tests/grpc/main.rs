@@ -16,3 +16,5 @@ mod reads;
 mod refusals;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod watch;

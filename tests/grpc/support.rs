@@ -30,7 +30,7 @@ pub(crate) struct Served {
     pub(crate) channel: Channel,
     pub(crate) registry: RegistryClient<Channel>,
     pub(crate) wire: Wire,
-    _node: Node,
+    pub(crate) node: Node,
 }
 
 impl Served {
@@ -49,7 +49,7 @@ impl Served {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let channel = endpoint.connect().await.unwrap();
         let registry = RegistryClient::new(channel.clone()).max_decoding_message_size(4 << 20);
-        Self { memory, drain, channel, registry, wire, _node: node }
+        Self { memory, drain, channel, registry, wire, node }
     }
 
     pub(crate) async fn start() -> Self {

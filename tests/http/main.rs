@@ -8,3 +8,5 @@ mod protocol;
 mod support;
 #[cfg(test)]
 mod vectors;
+#[cfg(test)]
+mod watch;

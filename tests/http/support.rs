@@ -30,16 +30,24 @@ impl Drop for Served {
 impl Served {
     /// A node that is ready.
     pub(crate) async fn start() -> Self {
+        Self::start_with(Serving::default(), |_| {}).await
+    }
+
+    /// The same, bounded and tuned otherwise.
+    pub(crate) async fn start_with(serving: Serving, tune: impl FnOnce(&mut Tuning)) -> Self {
         let memory = Memory::new("ledger", Clock::System);
         let parts = Parts::over(&memory, Clock::System);
         let mut tuning = Tuning::named("tester");
         tuning.feed.poll = Duration::from_millis(10);
+        tune(&mut tuning);
         let node = Node::start(parts, tuning, Metrics::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
-        tokio::spawn(async move { serve(node, listener, &Serving::default(), stopped).await });
+        tokio::spawn(async move { serve(node, listener, &serving, stopped).await });
+        // The library wants to know whose cryptography it would use, which here it does not.
+        rustls::crypto::ring::default_provider().install_default().ok();
         let client = reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().unwrap();
         let served = Self { address, client, stop };
         // A linearizable read waits for the first proof.

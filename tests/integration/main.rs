@@ -8,6 +8,7 @@
 mod bounded;
 mod cli;
 mod crash;
+mod edges;
 mod failover;
 mod grpc;
 mod harness;
@@ -21,6 +22,8 @@ mod ledger_sessions;
 mod ledger_wire;
 mod load;
 mod no_lie;
+mod standby;
 mod support;
 mod traces;
 mod two_nodes;
+mod watch;

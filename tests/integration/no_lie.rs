@@ -9,7 +9,7 @@
 //! It runs for [`RUNS_FOR`], or for as many seconds as `CARDFENCE_NO_LIE_SECONDS` says; `scripts/no-lie` does that.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -3,8 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod doubts;
 mod freshness;
 mod random;
 mod servers;
+mod subscriber;
 mod support;
+mod watch;
+mod watch_random;
 mod writes;

@@ -9,7 +9,7 @@ use cardfence::clock::{Clock, Hands};
 use cardfence::fence::Fence;
 use cardfence::ledger::memory::Memory;
 use cardfence::ledger::{Entries, Entry, Error, HeadReport, Liveness, Reading};
-use cardfence::registry::Read;
+use cardfence::registry::{Read, Start};
 use cardfence::server::{Node, Parts, Tuning};
 use cardfence::telemetry::Metrics;
 use cardfence::terms::{MaxStaleness, Reason, Timestamp};
@@ -142,7 +142,7 @@ async fn a_store_that_lacks_what_the_view_holds_tells_nothing_of_the_past() {
     let read = Read { max_staleness: Some(MaxStaleness::Within(Duration::ZERO)), ..Read::default() };
     let refused = [
         r.resolve_at(&call(r), &agent("a/b"), &at, &read).await.map(drop),
-        r.revisions(&call(r), &agent("a/b"), None, None, &read).await.map(drop),
+        r.revisions(&call(r), &agent("a/b"), None, Start::Newest, &read).await.map(drop),
         r.revision(&call(r), &agent("a/b"), 2, &read).await.map(drop),
         r.ledger(&call(r), 2, None, &read).await.map(drop),
         r.diff(&call(r), &agent("a/b"), None, None, &read).await.map(drop),

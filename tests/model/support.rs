@@ -17,15 +17,45 @@ use tokio::sync::watch;
 
 /// A node whose ledger is `memory`, followed through `valve`.
 pub(crate) fn node(memory: &Memory, valve: &Valve, clock: Clock) -> Node {
-    let parts = Parts {
-        entries: Arc::new(Valved { inner: memory.clone(), valve: valve.clone() }),
-        ..Parts::over(memory, clock)
+    node_with(memory, valve, clock, |_| {})
+}
+
+/// The same, tuned further.
+pub(crate) fn node_with(
+    memory: &Memory,
+    valve: &Valve,
+    clock: Clock,
+    tune: impl FnOnce(&mut Tuning),
+) -> Node {
+    let entries = Arc::new(Valved { inner: memory.clone(), valve: valve.clone() });
+    start(Parts { entries, ..Parts::over(memory, clock) }, tune)
+}
+
+/// A node over a standby, each of the two behind a valve; it writes to the primary.
+pub(crate) fn standby_node(
+    (standby, source): (&Memory, &Valve),
+    (primary, authority): (&Memory, &Valve),
+    clock: Clock,
+) -> Node {
+    let valved = |inner: &Memory, valve: &Valve| -> Arc<dyn Entries> {
+        Arc::new(Valved { inner: inner.clone(), valve: valve.clone() })
     };
+    let parts = Parts {
+        entries: valved(standby, source),
+        authority: Some(valved(primary, authority)),
+        history: Arc::new(standby.clone()),
+        ..Parts::over(primary, clock)
+    };
+    start(parts, |_| {})
+}
+
+fn start(parts: Parts, tune: impl FnOnce(&mut Tuning)) -> Node {
     let mut tuning = Tuning::named("model");
     tuning.feed.poll = Duration::from_millis(5);
     tuning.feed.exchange = Duration::from_millis(200);
     tuning.feed.backoff = Duration::from_millis(20);
     tuning.feed.liveness = Duration::from_millis(20);
+    tune(&mut tuning);
     Node::start(parts, tuning, Metrics::new())
 }
 

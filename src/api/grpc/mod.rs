@@ -14,6 +14,7 @@ mod fit;
 mod health;
 mod reflection;
 mod registry;
+mod replication;
 mod serve;
 mod status;
 mod watch;

@@ -93,9 +93,10 @@ impl pb::registry_server::Registry for Service {
         let agent = convert::agent(&request.agent)?;
         let read = convert::read(request.max_staleness, request.at_least.as_deref(), request.wait_ms)?;
         let token = convert::page_token(request.page_token);
+        let start = convert::start(token.as_deref(), request.below)?;
         let mut size = request.page_size;
         loop {
-            let page = self.registry.revisions(&call, &agent, size, token.as_deref(), &read).await?;
+            let page = self.registry.revisions(&call, &agent, size, start, &read).await?;
             match convert::revisions_page(&agent, page) {
                 Ok(page) => return answer(page),
                 Err(fits) => size = Some(shorter(fits)?),

@@ -16,11 +16,11 @@ use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tower::Service;
 
-use super::{admin, deadline, health, reflection, registry, status, watch};
+use super::{admin, deadline, health, reflection, registry, replication, status, watch};
 use crate::proto::MESSAGE_MAX;
 use crate::proto::v1::admin_server::AdminServer;
 use crate::proto::v1::registry_server::RegistryServer;
-use crate::proto::v1::watch_server::WatchServer;
+use crate::proto::v1::replication_server::ReplicationServer;
 use crate::registry::{Refusal, Registry};
 use crate::terms::Reason;
 
@@ -36,7 +36,9 @@ pub(super) const PATHS: &[&str] = &[
     "/cardfence.v1.Registry/ListRevisions",
     "/cardfence.v1.Registry/DiffRevisions",
     "/cardfence.v1.Watch/Watermark",
+    "/cardfence.v1.Watch/Watch",
     "/cardfence.v1.Admin/ReadLedger",
+    "/cardfence.v1.Replication/Replicate",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
@@ -69,8 +71,9 @@ pub struct Wire(Arc<Services>);
 struct Services {
     use_cases: Registry,
     registry: RegistryServer<registry::Service>,
-    watch: WatchServer<watch::Service>,
+    watch: watch::Service,
     admin: AdminServer<admin::Service>,
+    replication: ReplicationServer<replication::Service>,
     health: HealthServer<health::Service>,
     reflection: reflection::Reflection,
 }
@@ -83,10 +86,11 @@ impl Wire {
             registry: RegistryServer::new(registry::Service::new(use_cases.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
-            watch: WatchServer::new(watch::Service::new(use_cases.clone()))
+            watch: watch::Service::new(use_cases.clone()),
+            admin: AdminServer::new(admin::Service::new(use_cases.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
-            admin: AdminServer::new(admin::Service::new(use_cases.clone()))
+            replication: ReplicationServer::new(replication::Service::new(use_cases.clone(), drain.clone()))
                 .max_decoding_message_size(MESSAGE_MAX)
                 .max_encoding_message_size(MESSAGE_MAX),
             health: HealthServer::new(health::Service::new(use_cases.clone(), drain))
@@ -105,7 +109,10 @@ impl Wire {
         let (service, name) = method.split_once('/').unwrap_or((method, ""));
         let services = &*self.0;
         let own = match service {
-            "cardfence.v1.Registry" | "cardfence.v1.Watch" | "cardfence.v1.Admin" => service,
+            "cardfence.v1.Registry"
+            | "cardfence.v1.Watch"
+            | "cardfence.v1.Admin"
+            | "cardfence.v1.Replication" => service,
             "grpc.health.v1.Health" => return infallible(services.health.clone().call(request).await),
             "unknown" => return unknown(request.uri().path()).into_http(),
             _ => return services.reflection.answer(service, request.map(Body::new)).await,
@@ -119,7 +126,11 @@ impl Wire {
         request.extensions_mut().insert(call);
         let answered = match own {
             "cardfence.v1.Registry" => timeout_at(until, services.registry.clone().call(request)).await,
-            "cardfence.v1.Watch" => timeout_at(until, services.watch.clone().call(request)).await,
+            "cardfence.v1.Watch" => {
+                timeout_at(until, services.watch.clone().answer(name, request)).await.map(Ok)
+            }
+            // Of a stream only its beginning is bounded so.
+            "cardfence.v1.Replication" => timeout_at(until, services.replication.clone().call(request)).await,
             _ => timeout_at(until, services.admin.clone().call(request)).await,
         };
         match answered {
@@ -164,20 +175,27 @@ fn unknown(path: &str) -> Status {
     Refusal::new(Reason::NoSuchRoute, detail).into()
 }
 
-/// Says in our words what tonic refused. Every status of ours has details, so one without is tonic's: a request
-/// that is too large, that is no message of the method's type, or that is compressed.
+/// Says in our words what tonic refused before there was an answer.
 fn typed(response: http::Response<Body>) -> http::Response<Body> {
-    let Some(tonics) = response.extensions().get::<Status>().filter(|status| status.details().is_empty())
-    else {
-        return response;
-    };
-    let status: Status = match tonics.code() {
+    match response.extensions().get::<Status>().and_then(reworded) {
+        Some(status) => status.into_http(),
+        None => response,
+    }
+}
+
+/// The same in our words, where tonic refused. Every status of ours has details, so one without is tonic's: a request
+/// that is too large, that is no message of the method's type, or that is compressed.
+pub(super) fn reworded(tonics: &Status) -> Option<Status> {
+    if !tonics.details().is_empty() {
+        return None;
+    }
+    match tonics.code() {
         Code::OutOfRange => {
             let detail = format!("the request is too large: at most {MESSAGE_MAX} bytes");
-            Refusal::new(Reason::PayloadTooLarge, detail).into()
+            Some(Refusal::new(Reason::PayloadTooLarge, detail).into())
         }
         Code::Internal => {
-            Refusal::invalid("the request is not one whole message of the method's type").into()
+            Some(Refusal::invalid("the request is not one whole message of the method's type").into())
         }
         // gRPC prescribes the code, and a header that names what is accepted: no compression.
         Code::Unimplemented => {
@@ -187,12 +205,11 @@ fn typed(response: http::Response<Body>) -> http::Response<Body> {
             if let Some(accepted) = tonics.metadata().get(ACCEPTED) {
                 status.metadata_mut().insert(ACCEPTED, accepted.clone());
             }
-            status
+            Some(status)
         }
         // The caller went away.
-        _ => return response,
-    };
-    status.into_http()
+        _ => None,
+    }
 }
 
 #[cfg(test)]

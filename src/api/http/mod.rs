@@ -25,6 +25,7 @@ mod problem;
 mod query;
 mod route;
 mod routes;
+mod sse;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

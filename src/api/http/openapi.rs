@@ -128,6 +128,7 @@ fn response(answer: &Answer) -> Response {
         Shape::Diff => Some((json, refers::<wire::Diff>())),
         Shape::Watermark => Some((json, refers::<wire::Watermark>())),
         Shape::Ledger => Some(("application/x-ndjson", refers::<wire::LedgerEntry>())),
+        Shape::Events => Some(("text/event-stream", text())),
         Shape::Health => Some((json, refers::<wire::Health>())),
         Shape::Metrics => Some(("application/openmetrics-text", text())),
     };
@@ -178,6 +179,11 @@ fn components() -> Components {
     add::<wire::Watermark>(&mut all);
     add::<wire::LedgerEntry>(&mut all);
     add::<wire::Health>(&mut all);
+    add::<wire::AgentEvent>(&mut all);
+    add::<wire::WatchReset>(&mut all);
+    add::<wire::WatchSynced>(&mut all);
+    add::<wire::WatchCheckpoint>(&mut all);
+    add::<wire::WatchEnd>(&mut all);
     let mut components = Components::new();
     components.schemas.extend(all);
     components

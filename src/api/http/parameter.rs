@@ -162,6 +162,32 @@ pub(super) const FILTER: &[Parameter] = &[
     parameter(Q, Kind::Text, "Part of a name or description of the card or of a skill, in any case"),
 ];
 
+pub(super) const AGENT: &str = "agent";
+pub(super) const CLASS: &str = "class";
+pub(super) const CARDS: &str = "cards";
+
+/// What a stream is to tell.
+pub(super) const WATCH: &[Parameter] = &[
+    parameter(AGENT, Kind::Repeated, "An agent, `namespace/name`"),
+    parameter(NAMESPACE, Kind::Repeated, "A namespace"),
+    parameter(
+        CLASS,
+        Kind::Text,
+        "`breaking` or `additive`: the least class of change that is sent in full; what lies below comes as `moved`, without its card",
+    ),
+    parameter(CARDS, Kind::Flag, "`false`: no cards"),
+    parameter(FROM, Kind::Text, "The position to go on from: the last `id` that came"),
+];
+
+pub(super) const STREAM: &str = "stream";
+pub(super) const NONCE: &str = "nonce";
+
+/// Asks for a proof on a stream that is open.
+pub(super) const PROOF: &[Parameter] = &[
+    parameter(STREAM, Kind::Text, "The stream on which a checkpoint with `nonce` is wanted"),
+    parameter(NONCE, Kind::Text, "1 to 128 visible ASCII characters, for the checkpoint"),
+];
+
 pub(super) const LIMIT: &str = "limit";
 
 pub(super) const LEDGER: &[Parameter] = &[
@@ -181,6 +207,8 @@ pub(super) const READ_HEADERS: &[Parameter] = &[parameter(
     Kind::Text,
     "`max-age=N` and `max-stale=N` bound the staleness to N seconds, `no-cache` to 0; `only-if-cached`: wait=0",
 )];
+
+pub(super) const WATCH_HEADERS: &[Parameter] = &[parameter("Last-Event-ID", Kind::Text, "As `from`")];
 
 pub(super) const KNOWN_HEADERS: &[Parameter] =
     &[parameter("If-None-Match", Kind::Text, "Entity tags that the caller holds; 304 when one is current")];

@@ -93,6 +93,7 @@ pub(super) enum Shape {
     Diff,
     Watermark,
     Ledger,
+    Events,
     Health,
     Metrics,
     OpenApi,

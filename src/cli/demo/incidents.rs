@@ -12,6 +12,7 @@ use super::super::client::{Answer, Client, Request};
 use super::super::failure::{Failure, Refused, failed};
 use super::super::printer::Style;
 use super::super::query::{Query, parse_skill};
+use super::super::watch::events::{Event, Events};
 use super::super::words;
 use super::fleet::{MOVED, Member, REPLACED, REPORTER, REUSED, SUMMARIZER, WORKER};
 use super::narrator::Narrator;
@@ -19,7 +20,7 @@ use super::stage::Stage;
 use crate::card::{Card, Limits};
 use crate::clock::Clock;
 use crate::terms::{AgentName, RequestId};
-use crate::wire::{Change, Diff, Envelope, Registered};
+use crate::wire::{AgentEvent, Change, Diff, Envelope, Registered};
 
 /// What a caller tolerates of the replica, and how long it waits for the proof.
 const TOLERATED: Duration = Duration::from_millis(300);
@@ -45,7 +46,10 @@ pub(super) async fn replaced(stage: &Stage, told: &mut Narrator<'_>) -> Result<(
     let registry = &stage.primary;
     told.incident(1, "The skills were replaced, the version was not")?;
     let before = resolved(registry, SUMMARIZER, &Query::default()).await?;
+    let mut subscriber = subscribed(registry, SUMMARIZER).await?;
+    told.act("subscriber", format_args!("watch {SUMMARIZER} --class breaking"))?;
     let written = deploy(registry, &REPLACED, told).await?;
+    let deployed_at = Clock::System.now();
     let same_version = written.card_version == before.card_version;
     told.claim(
         "deploy",
@@ -58,6 +62,19 @@ pub(super) async fn replaced(stage: &Stage, told: &mut Narrator<'_>) -> Result<(
     )?;
     told.diff(&diff(registry, SUMMARIZER).await?.unified)?;
     silent(&written, told)?;
+    let pushed = next_change(&mut subscriber).await?;
+    told.claim(
+        "pushed",
+        Style::Good,
+        pushed.silent
+            && pushed.class.as_deref() == Some("breaking")
+            && written.position.as_ref() == Some(&pushed.position),
+        format_args!(
+            "the subscriber is told of revision {}, breaking and silent, within {}",
+            pushed.revision,
+            words::duration(Clock::System.now().since(&deployed_at))
+        ),
+    )?;
 
     let mut by_skill = Query::default();
     by_skill.skill(&skill("summarize-v2")?);
@@ -231,6 +248,32 @@ fn silent(written: &Registered, told: &mut Narrator<'_>) -> Result<(), Failure> 
 
 async fn resolved(node: &Client, agent: &str, query: &Query) -> Result<Envelope, Failure> {
     ask(node, agent, query).await?.read()
+}
+
+/// A stream that has told what there is.
+async fn subscribed(node: &Client, agent: &str) -> Result<Events, Failure> {
+    let mut query = Query::default();
+    query.set("agent", agent);
+    query.set("class", "breaking");
+    let mut events = Events::open(node, &query, None).await?;
+    while told_next(&mut events).await?.kind != "synced" {}
+    Ok(events)
+}
+
+/// The next change that the subscriber is told of.
+async fn next_change(events: &mut Events) -> Result<AgentEvent, Failure> {
+    loop {
+        let event = told_next(events).await?;
+        if event.kind == "upsert" {
+            return event.read();
+        }
+    }
+}
+
+async fn told_next(events: &mut Events) -> Result<Event, Failure> {
+    let late = |_| failed(format!("waited {} for an event", words::duration(COMES_WITHIN)));
+    let event = tokio::time::timeout(COMES_WITHIN, events.next()).await.map_err(late)??;
+    event.ok_or_else(|| failed("the stream is over"))
 }
 
 async fn ask(node: &Client, agent: &str, query: &Query) -> Result<Answer, Failure> {

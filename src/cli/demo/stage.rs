@@ -38,13 +38,13 @@ impl Stage {
         let folder = tempfile::Builder::new().prefix("cardfence-demo-").tempdir();
         let folder = folder.map_err(|error| failed(format!("cannot make a temporary folder: {error}")))?;
         let config = config(listen, &folder)?;
-        let parts =
-            server::open(&config.store, config.migrate, false).await.map_err(|e| failed(chained(&e)))?;
+        let parts = server::open(server::Opening::of(&config)).await.map_err(|e| failed(chained(&e)))?;
         let valve = Valve::open();
         let replica = Parts {
             entries: valve.before(parts.entries.clone()),
+            authority: None,
             history: parts.history.clone(),
-            store: parts.store.clone(),
+            writes: parts.writes.clone(),
             nudges: parts.nudges.clone(),
             tasks: Vec::new(),
             stop: CancellationToken::new(),

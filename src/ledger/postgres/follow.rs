@@ -119,7 +119,8 @@ impl Reading for Following {
         self.same_server(rows.first())?;
         let row = rows.first().ok_or_else(|| Error::Unusable("the database holds no ledger".to_owned()))?;
         let report = row::head_report(row, asked)?;
-        if let Some(server) = self.server.filter(|_| !report.in_recovery) {
+        // A server in recovery is followed only by those who want a standby.
+        if let Some(server) = self.server.filter(|_| !report.in_recovery || self.connector.takes_standbys()) {
             self.connector.follows(server);
         }
         Ok(report)

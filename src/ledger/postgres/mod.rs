@@ -86,14 +86,21 @@ impl Postgres {
     /// [`Error::Unusable`] when the schema is missing, older or newer, or the server cannot be used;
     /// [`Error::Unavailable`] when no server answers.
     pub async fn open(options: &Options) -> Result<Self, Error> {
+        let ledger = Self::unchecked(options);
+        migrate::check(&ledger.connector).await?;
+        Ok(ledger)
+    }
+
+    /// The same without a look at the schema, nor at whether a server answers: for the primary of a standby that was
+    /// opened, whose schema is its primary's.
+    pub fn unchecked(options: &Options) -> Self {
         let connector = Arc::new(Connector::new(options.clone()));
-        migrate::check(&connector).await?;
-        Ok(Self {
+        Self {
             history: Sessions::new(Arc::clone(&connector), Role::History, options.history_sessions),
             writer: Sessions::new(Arc::clone(&connector), Role::Writer, 1),
             connector,
             committed: Arc::default(),
-        })
+        }
     }
 
     /// Brings the schema up to this program's, under a lock, forward only; makes the ledger where there is none.

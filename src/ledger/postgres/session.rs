@@ -15,8 +15,11 @@ use super::error::error;
 use super::{READ, STEP, transact};
 use crate::ledger::Error;
 
-/// A server that was not there for so long is passed over for the next in the list.
+/// A server that was not there for so long is given up.
 const CONNECT: Duration = Duration::from_secs(3);
+
+/// The same where there is another one to try. Less than a view gives an exchange, so that it gets past it.
+const CONNECT_OF_SEVERAL: Duration = Duration::from_secs(1);
 
 /// The oldest server that the statements here are written for: `client_connection_check_interval` is of 14.
 const OLDEST_SERVER: i32 = 140_000;
@@ -150,19 +153,27 @@ impl Connector {
         followed == 0 || session.pooled || session.server == followed
     }
 
+    /// Whether a server in recovery will do.
+    pub(super) fn takes_standbys(&self) -> bool {
+        !self.options.primary
+    }
+
     /// Opens a session of the first server that is wanted and answers.
     pub(super) async fn open(&self, role: Role) -> Result<Session, Error> {
         let count = self.options.servers.len();
         let first = self.last.load(Ordering::Relaxed);
+        let limit = if count > 1 { CONNECT_OF_SEVERAL } else { CONNECT };
         let mut failed = None;
         for index in (0..count).map(|step| (first + step) % count) {
             let server = &self.options.servers[index];
-            let opened = tokio::time::timeout(CONNECT, self.open_at(server, role)).await;
+            let passed = Passed { last: &self.last, index, next: (index + 1) % count };
+            let opened = tokio::time::timeout(limit, self.open_at(server, role)).await;
             let opened = opened.unwrap_or_else(|_| {
-                Err(Error::Unavailable(format!("no connection within {} ms", CONNECT.as_millis())))
+                Err(Error::Unavailable(format!("no connection within {} ms", limit.as_millis())))
             });
             match opened {
                 Ok(session) => {
+                    drop(passed);
                     self.last.store(index, Ordering::Relaxed);
                     return Ok(session);
                 }
@@ -248,6 +259,21 @@ impl Connector {
             );
         }
         Ok(())
+    }
+}
+
+/// An attempt to reach a server. Unless it succeeds, the next one begins with the next server, also when the
+/// caller's patience ended first: a server that hangs would otherwise be all that is ever tried.
+struct Passed<'a> {
+    last: &'a AtomicUsize,
+    index: usize,
+    next: usize,
+}
+
+impl Drop for Passed<'_> {
+    fn drop(&mut self) {
+        // Somebody else may have found one meanwhile.
+        let _ = self.last.compare_exchange(self.index, self.next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

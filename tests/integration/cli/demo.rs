@@ -21,6 +21,7 @@ async fn demo_plays_three_incidents_and_leaves_nothing_behind() {
         "1  The skills were replaced, the version was not",
         "skill_missing: skills: summarize-v2 was wanted, translate-v1 was found",
         "breaking and silent",
+        "the subscriber is told of revision 2, breaking and silent, within",
         "2  The endpoint moved, and a replica did not hear of it",
         "https://worker-7.acme.example/a2a: the old endpoint",
         "3  A skill kept its id and came to mean something else",

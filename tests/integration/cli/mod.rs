@@ -5,6 +5,8 @@ mod demo;
 mod ledger;
 mod reads;
 mod serve;
+mod tls;
+mod watch;
 mod writes;
 
 use serde_json::Value;
@@ -102,9 +104,6 @@ async fn arguments_that_make_no_sense_exit_with_64() {
         assert_eq!((output.code, output.stdout.as_str()), (Some(64), ""), "{line}: {}", output.stderr);
         assert!(!output.stderr.is_empty(), "{line}");
     }
-    let output = at("https://registry.example", ["list"]).await;
-    assert_eq!(output.code, Some(64), "{}", output.stderr);
-    assert!(output.stderr.contains("https is not supported yet"), "{}", output.stderr);
 }
 
 #[tokio::test]

@@ -31,6 +31,8 @@ pub(crate) struct Reply {
 impl Http {
     /// A client of the server at `base`, such as `http://127.0.0.1:7878`.
     pub(crate) fn to(base: &str) -> Self {
+        // The library wants to know whose cryptography it would use, which here it does not.
+        rustls::crypto::ring::default_provider().install_default().ok();
         let client = reqwest::Client::builder().timeout(ANSWERS_WITHIN).no_proxy().build();
         Self { base: base.to_owned(), client: client.expect("a client without TLS can be built") }
     }
@@ -67,6 +69,13 @@ impl Http {
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
         self.send(Method::GET, path, &[], "").await
+    }
+
+    /// One figure of `/metrics`, without labels.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let text = String::from_utf8(self.get("/metrics").await.expect(200).body.to_vec()).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("no {name} in:\n{text}"))
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {

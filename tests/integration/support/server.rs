@@ -148,6 +148,12 @@ impl Server {
         launch.start().await
     }
 
+    /// `cardfence serve` on a free port over the standby at `store`, proven by the database at `authority`.
+    pub(crate) async fn standby(store: &str, authority: &str) -> Self {
+        let args = ["serve", "--listen", "127.0.0.1:0", "--store", store, "--authority", authority];
+        Launch::cardfence(args).start().await
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address

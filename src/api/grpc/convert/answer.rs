@@ -153,6 +153,7 @@ pub(in super::super) fn watermark(watermark: Watermark) -> pb::WatermarkResponse
         ledger_id: watermark.ledger_id,
         served_by: watermark.served_by.as_ref().to_owned(),
         role: watermark.role.to_owned(),
+        hops: watermark.hops,
     }
 }
 
@@ -252,7 +253,7 @@ pub(super) fn nested_len(message: &impl Message) -> usize {
     1 + prost::length_delimiter_len(len) + len
 }
 
-fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+pub(super) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
     let micros = time.as_micros();
     let nanos = i32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0) * 1_000;
     prost_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos }
@@ -275,7 +276,7 @@ fn outcome(outcome: Outcome) -> pb::Outcome {
     }
 }
 
-fn class(class: Class) -> pb::ChangeClass {
+pub(super) fn class(class: Class) -> pb::ChangeClass {
     match class {
         Class::Cosmetic => pb::ChangeClass::Cosmetic,
         Class::Additive => pb::ChangeClass::Additive,

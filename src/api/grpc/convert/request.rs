@@ -10,7 +10,9 @@ use bytes::Bytes;
 
 use crate::fence::{Capabilities, Fence, SkillWanted};
 use crate::proto::v1 as pb;
-use crate::registry::{Batch, Expect, Filter, List, Read, Refusal, Register, Resolve, Retire, Rollback};
+use crate::registry::{
+    Batch, Expect, Filter, List, Read, Refusal, Register, Resolve, Retire, Rollback, Start,
+};
 use crate::terms::{AgentName, Digest, MaxStaleness, Position, RequestId, RevisionRef};
 
 /// Cards that a caller may say it holds.
@@ -103,6 +105,17 @@ pub(in super::super) fn list(request: pb::ListAgentsRequest) -> Result<List, Ref
 /// A page token; the empty one asks for the first page.
 pub(in super::super) fn page_token(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
+}
+
+/// Where a page of revisions begins.
+pub(in super::super) fn start(token: Option<&str>, below: Option<u64>) -> Result<Start<'_>, Refusal> {
+    match (token, below) {
+        (Some(_), Some(_)) => {
+            Err(Refusal::invalid("below goes with no page_token, which says where to go on"))
+        }
+        (None, Some(number)) => Refusal::unless_revision("below", number).map(Start::Below),
+        (token, None) => Ok(Start::by_token(token)),
+    }
 }
 
 pub(in super::super) fn which(which: Option<pb::get_revision_request::Which>) -> Result<Which, Refusal> {
@@ -203,7 +216,7 @@ fn optional<T: std::str::FromStr<Err: Display>>(
     text.map(|text| parsed(field, &text)).transpose()
 }
 
-fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
+pub(super) fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
     text.parse().map_err(|error| Refusal::invalid(format!("{field}: {error}")))
 }
 

@@ -9,6 +9,7 @@ mod metrics;
 mod openapi;
 mod resolve;
 mod revisions;
+mod watch;
 mod watermark;
 mod well_known;
 
@@ -21,6 +22,7 @@ static ALL: &[&[Route]] = &[
     list::ROUTES,
     revisions::ROUTES,
     diff::ROUTES,
+    watch::ROUTES,
     watermark::ROUTES,
     ledger::ROUTES,
     health::ROUTES,

@@ -6,7 +6,7 @@ use http::StatusCode;
 use super::super::parameter as p;
 use super::super::route::{Answering, Ask, Route, Sent, Shape, Verb, gives};
 use super::super::{Http, answer, headers};
-use crate::registry::Refusal;
+use crate::registry::{Refusal, Start};
 use crate::wire::{self, splice};
 
 pub(super) const ROUTES: &[Route] = &[
@@ -38,10 +38,10 @@ async fn list(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let call = http.registry.call(None);
     let agent = ask.agent()?;
     let mut size = ask.params.size(p::PAGE_SIZE)?;
-    let token = ask.params.text(p::PAGE_TOKEN);
+    let start = Start::by_token(ask.params.text(p::PAGE_TOKEN));
     let read = ask.read()?;
     let (page, items) = loop {
-        let page = http.registry.revisions(&call, &agent, size, token, &read).await?;
+        let page = http.registry.revisions(&call, &agent, size, start, &read).await?;
         match answer::items(wire::revision_items(&page))? {
             Ok(items) => break (page, items),
             Err(fits) => size = Some(fits),

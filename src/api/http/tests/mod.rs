@@ -11,4 +11,5 @@ mod query;
 mod resolve;
 mod standing;
 mod support;
+mod watch;
 mod writes;

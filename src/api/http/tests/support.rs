@@ -21,7 +21,7 @@ use crate::ledger::{Entries, Entry, Error, HeadReport, History as _, Liveness, R
 use crate::registry::{Registry, Rules, Settings};
 use crate::telemetry::Metrics;
 use crate::terms::Timestamp;
-use crate::view::feed;
+use crate::view::{feed, hub};
 
 /// A v0.3 card with two skills.
 pub(super) const CARD: &[u8] = br#"{ "name": "Summarizer", "description": "Sums up", "version": "1.0.0",
@@ -155,15 +155,14 @@ impl Server {
         let unreadable = Arc::new(AtomicBool::new(false));
         let entries = Arc::new(Gated { ledger: ledger.clone(), unreadable: Arc::clone(&unreadable) });
         let (view, feed) = feed::Feed::new(
-            entries,
-            own,
-            watch::channel(0).1,
+            feed::Sources::of(entries, own, watch::channel(0).1),
             "node-1",
             Clock::System,
             settings,
             metrics.clone(),
         );
         tokio::spawn(feed.run(stop.clone()));
+        tokio::spawn(hub::run(view.clone(), metrics.clone(), stop.clone()));
         let (writer, _) = Writer::start(
             Arc::new(ledger.clone()),
             Arc::new(Rules),
@@ -199,7 +198,9 @@ impl Server {
     pub(super) async fn answer(&self, request: Request<Body>) -> Reply {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
+        let streams = parts.headers.get("content-type").is_some_and(|value| value == "text/event-stream");
+        // A stream does not end by itself.
+        let body = if streams { Bytes::new() } else { body.collect().await.unwrap().to_bytes() };
         Reply { status: parts.status, headers: parts.headers, body }
     }
 
