@@ -22,12 +22,22 @@ pub trait Discovery: Send + Sync {
     /// # Errors
     /// [`Error::Refused`] when the fence did not pass, [`Error::Unreachable`] when nobody who knows answered in time.
     async fn discover(&self, ask: Ask<'_>) -> Result<Resolved, Error>;
+
+    /// Counts up when the registry turns out to have another history than before, as after a failover that lost
+    /// entries. What was found in an earlier one may never have happened.
+    fn history(&self) -> u64 {
+        0
+    }
 }
 
 #[async_trait]
 impl<D: Discovery + ?Sized> Discovery for Arc<D> {
     async fn discover(&self, ask: Ask<'_>) -> Result<Resolved, Error> {
         (**self).discover(ask).await
+    }
+
+    fn history(&self) -> u64 {
+        (**self).history()
     }
 }
 

@@ -15,6 +15,8 @@ use tonic::Code;
 use tonic_types::pb as rpc;
 
 use super::answer::{Ask, Condition, Error, Refusal, Resolved, Revision};
+use super::cache::Selection;
+use super::session::{Confirmed, Event};
 use crate::card::{Card, Limits};
 use crate::clock::Moment;
 use crate::fence::{Fence, Outcome};
@@ -82,13 +84,11 @@ fn fence(fence: &Fence, at_least: Option<Position>) -> pb::Fence {
     }
 }
 
-/// What a resolve found, received `now`, asked for at `sent`. `linearizable`: the answer was proven after it was
-/// asked for, or it would have been a refusal.
+/// What a resolve found, received `now`, asked for at `sent`.
 pub(super) fn resolved(
     answer: pb::Resolved,
     held: Option<&Arc<Card>>,
     (sent, now): (&Moment, &Moment),
-    linearizable: bool,
 ) -> Result<Resolved, Error> {
     let raw_digest: Digest = parsed("raw_digest", &answer.raw_digest)?;
     let card = match (answer.card, answer.not_modified) {
@@ -104,10 +104,7 @@ pub(super) fn resolved(
     let sent_freshness = answer.freshness.ok_or_else(|| unreliable("it does not say how fresh it is"))?;
     let origin = origin(&sent_freshness, registered_at)?;
     let (mut freshness, staleness) = freshness(&sent_freshness)?;
-    let proven = staleness.map(|staleness| match linearizable {
-        true => *sent,
-        false => sent.before(staleness),
-    });
+    let proven = staleness.map(|staleness| sent.before(staleness));
     freshness.staleness = proven.map(|proven| now.since(&proven));
     freshness.origin = Some(origin);
     let revision = Revision {
@@ -120,6 +117,70 @@ pub(super) fn resolved(
         immutable_versions: None,
     };
     Ok(Resolved::new(Arc::new(revision), freshness, proven))
+}
+
+pub(super) fn watch_start(selection: &Selection, from: Option<Position>) -> pb::WatchRequest {
+    let mut start =
+        pb::WatchStart { from: from.map(|position| position.to_string()), ..pb::WatchStart::default() };
+    match selection {
+        Selection::All => start.all = true,
+        Selection::Of { agents, namespaces } => {
+            start.agents = agents.iter().map(AgentName::to_string).collect();
+            start.namespaces.clone_from(namespaces);
+        }
+    }
+    pb::WatchRequest { request: Some(pb::watch_request::Request::Start(start)) }
+}
+
+pub(super) fn watch_confirm(nonce: String) -> pb::WatchRequest {
+    pb::WatchRequest { request: Some(pb::watch_request::Request::Confirm(pb::WatchConfirm { nonce })) }
+}
+
+/// An event of a watch stream. `None`: one that this client does not know; should it have changed what is held, the
+/// next set digest tells.
+pub(super) fn watch_event(sent: pb::WatchEvent) -> Result<Option<Event>, Error> {
+    use pb::watch_event::Event as Sent;
+    let Some(event) = sent.event else { return Ok(None) };
+    Ok(Some(match event {
+        Sent::Reset(reset) => Event::Reset {
+            position: parsed("reset.position", &reset.position)?,
+            diverged: reset.reason == Reason::HistoryDiverged.slug(),
+        },
+        Sent::Upsert(event) | Sent::Moved(event) => agent_event(event)?,
+        Sent::Retired(event) => Event::Retired {
+            agent: parsed("agent", &event.agent)?,
+            revision: event.revision,
+            position: parsed("position", &event.position)?,
+        },
+        Sent::Synced(synced) => Event::Synced { position: parsed("synced.position", &synced.position)? },
+        Sent::Checkpoint(checkpoint) => {
+            let staleness = duration("checkpoint.staleness_ms", checkpoint.staleness_ms)?;
+            Event::Checkpoint {
+                position: parsed("checkpoint.position", &checkpoint.position)?,
+                set_digest: checkpoint.set_digest,
+                answer: checkpoint.nonce.map(|nonce| Confirmed { nonce, staleness }),
+            }
+        }
+        Sent::End(end) => Event::End(Reason::ALL.iter().copied().find(|reason| reason.slug() == end.reason)),
+    }))
+}
+
+fn agent_event(event: pb::AgentEvent) -> Result<Event, Error> {
+    let (agent, position) = (parsed("agent", &event.agent)?, parsed("position", &event.position)?);
+    let raw_digest = parsed("raw_digest", event.raw_digest.as_deref().unwrap_or_default())?;
+    let Some(bytes) = event.card else {
+        return Ok(Event::Moved { agent, revision: event.revision, position, raw_digest });
+    };
+    let registered_at = event.registered_at.map(timestamp);
+    Ok(Event::Upsert(Arc::new(Revision {
+        agent,
+        number: event.revision,
+        position,
+        card: received(&bytes, raw_digest)?,
+        registered_at: registered_at.ok_or_else(|| unreliable("it does not say when it was registered"))?,
+        registered_by: event.registered_by.into(),
+        immutable_versions: None,
+    })))
 }
 
 /// The card in these bytes, if they are those of `digest`. A copy, so that it does not keep a receive buffer alive.
@@ -283,12 +344,10 @@ mod tests {
     #[test]
     fn a_caller_adds_its_own_round_trip() {
         let (sent, now) = moments();
-        let found = resolved(answer(), None, (&sent, &now), false).unwrap();
+        let found = resolved(answer(), None, (&sent, &now)).unwrap();
         assert_eq!(found.staleness(&now).unwrap().as_millis(), 55);
         assert_eq!(found.freshness.staleness, found.staleness(&now));
         assert_eq!(found.freshness.origin.unwrap().revalidate_after(), Some(Duration::from_secs(120)));
-        let found = resolved(answer(), None, (&sent, &now), true).unwrap();
-        assert_eq!(found.staleness(&now).unwrap().as_millis(), 15, "proven after it was asked for");
     }
 
     #[test]
@@ -296,7 +355,7 @@ mod tests {
         let (sent, now) = moments();
         let mut sent_answer = answer();
         sent_answer.freshness.as_mut().unwrap().staleness_ms = None;
-        let found = resolved(sent_answer, None, (&sent, &now), true).unwrap();
+        let found = resolved(sent_answer, None, (&sent, &now)).unwrap();
         assert_eq!((found.staleness(&now), found.freshness.staleness), (None, None));
     }
 
@@ -305,14 +364,14 @@ mod tests {
         let (sent, now) = moments();
         let when = (&sent, &now);
         let other = pb::Resolved { raw_digest: Digest::of(b"x").tagged(), ..answer() };
-        let error = resolved(other, None, when, false).unwrap_err();
+        let error = resolved(other, None, when).unwrap_err();
         assert!(matches!(error, Error::Unreliable(why) if why.contains("has the digest")));
         let missing = pb::Resolved { card: None, ..answer() };
-        assert!(resolved(missing, None, when, false).is_err());
+        assert!(resolved(missing, None, when).is_err());
         let held = Arc::new(Card::check(CARD.into(), &Limits::default()).unwrap());
         let same = pb::Resolved { card: None, not_modified: true, ..answer() };
-        assert!(resolved(same.clone(), None, when, false).is_err(), "of a card that was not named");
-        let found = resolved(same, Some(&held), when, false).unwrap();
+        assert!(resolved(same.clone(), None, when).is_err(), "of a card that was not named");
+        let found = resolved(same, Some(&held), when).unwrap();
         assert!(Arc::ptr_eq(found.card(), &held));
     }
 

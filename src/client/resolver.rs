@@ -7,7 +7,8 @@
 //! Holds no card: whoever wants to keep one hands it in again as [`Ask::held`], and its bytes are not sent again.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,10 +16,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
-use super::answer::{Ask, Discovery, Error, Resolved};
+use super::answer::{Ask, Discovery, Error, Refusal, Resolved};
 use super::convert;
 use super::retry::{Retry, chance};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::fence::Fence;
 use crate::proto::MESSAGE_MAX;
 use crate::proto::v1::registry_client::RegistryClient;
@@ -64,13 +65,17 @@ impl Default for Settings {
 #[derive(Debug, Clone)]
 pub struct Resolver {
     client: RegistryClient<Channel>,
+    channel: Channel,
     settings: Settings,
     seen: Arc<Seen>,
 }
 
-/// The highest position of any answer, in the history that the registry has now.
+/// The highest position of any answer, in the history that the registry has now, and how many histories were lost.
 #[derive(Debug, Default)]
-struct Seen(Mutex<Option<Position>>);
+struct Seen {
+    position: Mutex<Option<Position>>,
+    lost: AtomicU64,
+}
 
 /// What one call yields: the answer, and the position of the view that gave it.
 type Outcome<T> = Result<(T, Position), Error>;
@@ -92,10 +97,10 @@ impl Resolver {
 
     /// A resolver over a channel of the caller's making, with TLS as it sees fit.
     pub fn over(channel: Channel, settings: Settings) -> Self {
-        let client = RegistryClient::new(channel)
+        let client = RegistryClient::new(channel.clone())
             .max_decoding_message_size(MESSAGE_MAX)
             .max_encoding_message_size(MESSAGE_MAX);
-        Self { client, settings, seen: Arc::default() }
+        Self { client, channel, settings, seen: Arc::default() }
     }
 
     /// The agent's current card under `fence`. Its age counts the round trip in.
@@ -112,14 +117,14 @@ impl Resolver {
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub async fn ask(&self, ask: &Ask<'_>) -> Result<Resolved, Error> {
-        let linearizable = ask.fence.max_staleness == Some(MaxStaleness::Within(Duration::ZERO));
         let asked_for = ask.fence.at_least;
         self.call(asked_for, |at_least, deadline| async move {
             let request = self.request(convert::resolve(ask, at_least), deadline);
             let sent = self.settings.clock.now();
             let answer = within(deadline, self.client.clone().resolve(request)).await?;
             let now = self.settings.clock.now();
-            let found = convert::resolved(answer, ask.held, (&sent, &now), linearizable)?;
+            let found = convert::resolved(answer, ask.held, (&sent, &now))?;
+            in_time(&found, ask.fence, (&sent, &now))?;
             if found.revision.agent != *ask.agent {
                 return Err(convert::unreliable(&format!("it is about {}", found.revision.agent)));
             }
@@ -155,7 +160,6 @@ impl Resolver {
         }
         let mut found = Vec::with_capacity(items.len());
         for (item, (agent, fence)) in items.into_iter().zip(agents) {
-            let linearizable = fence.max_staleness == Some(MaxStaleness::Within(Duration::ZERO));
             found.push(match item.outcome {
                 _ if item.agent != agent.as_str() => {
                     Err(convert::unreliable(&format!("{} in the place of {agent}", item.agent)))
@@ -163,9 +167,11 @@ impl Resolver {
                 Some(batch_item::Outcome::Resolved(SentResolved { card_omitted: true, .. })) => {
                     self.resolve(agent, fence).await
                 }
-                Some(batch_item::Outcome::Resolved(one)) => {
-                    convert::resolved(one, None, (&sent, &now), linearizable)
-                }
+                Some(batch_item::Outcome::Resolved(one)) => convert::resolved(one, None, (&sent, &now))
+                    .and_then(|one| {
+                        in_time(&one, fence, (&sent, &now))?;
+                        Ok(one)
+                    }),
                 Some(batch_item::Outcome::Problem(problem)) => Err(convert::refused(problem)),
                 None => Err(convert::unreliable("an item that says nothing")),
             });
@@ -176,6 +182,10 @@ impl Resolver {
     /// The highest position of any answer: what the next question asks for at least.
     pub fn position(&self) -> Option<Position> {
         *self.seen.lock()
+    }
+
+    pub(super) fn channel(&self) -> Channel {
+        self.channel.clone()
     }
 
     /// Asks until there is an answer, or until asking again is of no use. `asked_for`: the position that the caller
@@ -192,6 +202,7 @@ impl Resolver {
         let mut attempt = 1;
         loop {
             let seen = *self.seen.lock();
+            // Where the caller names a position of its own, that is sent, and the answer is held against ours.
             let at_least = if asked_for.is_some() { None } else { seen };
             let outcome = once(at_least, deadline).await;
             let error =
@@ -231,11 +242,15 @@ impl Discovery for Resolver {
     async fn discover(&self, ask: Ask<'_>) -> Result<Resolved, Error> {
         self.ask(&ask).await
     }
+
+    fn history(&self) -> u64 {
+        self.seen.lost.load(Ordering::Acquire)
+    }
 }
 
 impl Seen {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Position>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Position>> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a position that was answered, if it is the highest. One below `asked`, which was known when the call was
@@ -258,8 +273,27 @@ impl Seen {
         let mut held = self.lock();
         if *held == Some(position) {
             *held = None;
+            self.lost.fetch_add(1, Ordering::AcqRel);
         }
     }
+}
+
+/// Whether the bound still holds now that the answer has come: the way back counts, too. A linearizable answer was
+/// proven after it was asked for, so it is no older than its round trip.
+fn in_time(found: &Resolved, fence: &Fence, (sent, now): (&Moment, &Moment)) -> Result<(), Error> {
+    let Some(MaxStaleness::Within(bound)) = fence.max_staleness else { return Ok(()) };
+    // Its staleness was rounded up to a millisecond on the way.
+    let bound = if bound.is_zero() { now.since(sent) * 2 + Duration::from_millis(1) } else { bound };
+    let Some(staleness) = found.staleness(now).filter(|staleness| *staleness > bound) else { return Ok(()) };
+    let detail = format!("the answer was at most {staleness:?} old when it came: {bound:?} are allowed");
+    Err(Refusal {
+        freshness: Some(found.freshness.clone()),
+        card: Some(Arc::clone(found.card())),
+        revision: Some(found.revision.number),
+        retry_after: Some(Duration::from_millis(50)),
+        ..Refusal::new(Reason::TooStale, detail)
+    }
+    .into())
 }
 
 async fn within<T>(

@@ -4,6 +4,7 @@
 //! for again. A suspicion is not forgotten to make room for a card.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -29,7 +30,11 @@ const SHARED_FOR: Duration = Duration::from_secs(1);
 pub(super) type Reading = Shared<BoxFuture<'static, Option<Resolved>>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<HashMap<AgentName, Agent>>);
+pub(super) struct Known {
+    agents: Mutex<HashMap<AgentName, Agent>>,
+    /// The history that the cards in hand are of.
+    history: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Agent {
@@ -64,6 +69,13 @@ pub(super) enum Standing {
 }
 
 impl Known {
+    /// Drops every card in hand if they are of another history than `now`: what they say may never have happened.
+    pub(super) fn of_history(&self, now: u64) {
+        if self.history.swap(now, Ordering::AcqRel) != now {
+            self.lock().values_mut().for_each(|known| known.memo = None);
+        }
+    }
+
     /// The card in hand, if it may start this task without asking anyone.
     pub(super) fn serving(
         &self,
@@ -126,8 +138,9 @@ impl Known {
         self.lock().get(agent).is_some_and(|known| !known.suspects.is_empty())
     }
 
-    /// Keeps a card that was just read, asked for at `asked`, unless something speaks against it.
-    pub(super) fn adopt(&self, resolved: &Resolved, asked: &Moment, now: &Moment) -> Standing {
+    /// Judges a card that was just read, asked for at `asked`, and keeps it if `keep` says so and nothing speaks
+    /// against it.
+    pub(super) fn adopt(&self, resolved: &Resolved, keep: bool, asked: &Moment, now: &Moment) -> Standing {
         let mut agents = self.lock();
         let full = agents.len() >= AGENTS_MAX;
         let agent = &resolved.revision.agent;
@@ -147,7 +160,7 @@ impl Known {
         if standing == Standing::Suspect {
             // What is in hand is either the same card, or older than the one that is under suspicion.
             known.memo = None;
-        } else if !older {
+        } else if keep && !older {
             known.memo = Some(resolved.clone());
         }
         standing
@@ -195,7 +208,7 @@ impl Known {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<AgentName, Agent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

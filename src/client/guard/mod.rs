@@ -54,6 +54,13 @@ pub use self::memo::{Copy, Revalidate};
 pub use self::observe::{Counts, Event};
 pub use self::reports::{NoReports, Report, Reported, Reports};
 
+/// When a question was asked, and of which history.
+#[derive(Debug)]
+struct Asked {
+    at: Moment,
+    history: u64,
+}
+
 type Read = Result<Resolved, answer::Error>;
 
 /// How a guard judges.
@@ -147,8 +154,8 @@ impl<D: Discovery + 'static, R: Reports + 'static> Guard<D, R> {
     pub async fn start_task(&self, agent: &AgentName, intent: Intent) -> Result<Negotiated, Error> {
         let core = &*self.core;
         let mut fence = intent.start_fence();
-        let asked = core.settings.clock.now();
-        if let Some(memo) = core.known.serving(agent, &intent, &fence, &asked) {
+        let asked = core.asks();
+        if let Some(memo) = core.known.serving(agent, &intent, &fence, &asked.at) {
             core.observer.tell(Event::MemoServed { agent: agent.clone(), revision: memo.revision.number });
             return Ok(self.hold(memo, intent, true));
         }
@@ -320,7 +327,7 @@ impl<D: Discovery + 'static, R: Reports + 'static> Guard<D, R> {
     /// Reads the agent of a held task anew, and keeps what comes.
     async fn read(&self, negotiated: &Negotiated, fence: &Fence) -> Result<Resolved, answer::Error> {
         let core = &*self.core;
-        let asked = core.settings.clock.now();
+        let asked = core.asks();
         let held = Some(negotiated.card());
         let ask = Ask { held, wait: negotiated.intent().wait, ..Ask::new(negotiated.agent(), fence) };
         let fresh = core.discovery.discover(ask).await?;
@@ -440,9 +447,19 @@ impl<D: Discovery + 'static, R: Reports + 'static> Guard<D, R> {
 }
 
 impl<D: Discovery, R: Reports> Core<D, R> {
+    /// The moment of a question that is about to be asked.
+    fn asks(&self) -> Asked {
+        let history = self.discovery.history();
+        self.known.of_history(history);
+        Asked { at: self.settings.clock.now(), history }
+    }
+
     /// Keeps what was just read, unless it is suspect.
-    fn adopt(&self, resolved: &Resolved, asked: &Moment) -> Standing {
-        let standing = self.known.adopt(resolved, asked, &self.settings.clock.now());
+    fn adopt(&self, resolved: &Resolved, asked: &Asked) -> Standing {
+        let history = self.discovery.history();
+        self.known.of_history(history);
+        let keep = history == asked.history;
+        let standing = self.known.adopt(resolved, keep, &asked.at, &self.settings.clock.now());
         if standing == Standing::Released {
             let agent = resolved.revision.agent.clone();
             let content_digest = resolved.card().content_digest();
@@ -452,7 +469,7 @@ impl<D: Discovery, R: Reports> Core<D, R> {
     }
 
     /// What is kept of a read that was just made on evidence, and of the report that was sent beside it.
-    fn has_read(&self, asked: &Moment, report: &Report, read: &Read, reported: Result<Reported, String>) {
+    fn has_read(&self, asked: &Asked, report: &Report, read: &Read, reported: Result<Reported, String>) {
         let (agent, content_digest) = (report.agent.clone(), report.content_digest);
         self.observer.tell(match reported {
             Ok(Reported::Taken) => Event::DriftReported { agent: agent.clone(), content_digest },
@@ -477,7 +494,7 @@ impl<D: Discovery + 'static, R: Reports + 'static> Core<D, R> {
         let (clock, within, core) =
             (core.settings.clock.clone(), core.settings.report_within, Arc::downgrade(core));
         async move {
-            let asked = clock.now();
+            let asked = Asked { at: clock.now(), history: discovery.history() };
             let fence =
                 Fence { max_staleness: Some(MaxStaleness::Within(Duration::ZERO)), ..Fence::default() };
             let ask = Ask { origin: true, ..Ask::new(&report.agent, &fence) };
