@@ -51,6 +51,7 @@ async fn node(agents: usize) -> Node {
                 release: None,
                 note: None,
                 source: None,
+                ttl: None,
                 dry_run: false,
             };
             let registry = node.registry.clone();

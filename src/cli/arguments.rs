@@ -5,6 +5,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -13,7 +14,7 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use super::client::{Client, Request};
 use super::failure::{Failure, failed};
 use super::query::Query;
-use crate::terms::{AgentName, Digest, Position, RequestId, RevisionRef};
+use crate::terms::{AgentName, Digest, Position, RequestId, RevisionRef, parse_duration};
 use crate::wire;
 
 /// Which registry is asked.
@@ -76,6 +77,9 @@ pub(super) struct Writing {
     /// The id under which this is done at most once; repeat it to repeat a request [default: a random one]
     #[arg(long, value_name = "ID")]
     request_id: Option<RequestId>,
+    /// Once it is done, wait so long for all replicas to apply it, at most 60s; exits with 5 when one has not
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    wait_replicated: Option<String>,
 }
 
 impl Writing {
@@ -83,9 +87,17 @@ impl Writing {
         self.request_id.clone().unwrap_or_else(RequestId::random)
     }
 
+    /// What the registry may take beyond what any request may.
+    pub(super) fn patience(&self) -> Duration {
+        let wait = self.wait_replicated.as_deref().and_then(|text| parse_duration(text).ok());
+        // More is refused.
+        wait.unwrap_or_default().min(Duration::from_secs(60))
+    }
+
     pub(super) fn add_to(&self, query: &mut Query) {
         query.set_some("note", self.note.as_ref());
         query.set_if("dry_run", self.dry_run);
+        query.set_some("wait_replicated", self.wait_replicated.as_ref());
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Request {
     path: String,
     headers: HeaderMap,
     body: Bytes,
+    /// Time beyond what any request may take.
+    patience: Duration,
 }
 
 /// What came back, when it was no refusal.
@@ -89,7 +91,13 @@ impl Endless {
 
 impl Request {
     pub(super) fn new(method: Method, path: &str, query: &Query) -> Self {
-        Self { method, path: format!("{path}{query}"), headers: HeaderMap::new(), body: Bytes::new() }
+        Self {
+            method,
+            path: format!("{path}{query}"),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            patience: Duration::ZERO,
+        }
     }
 
     pub(super) fn get(path: &str, query: &Query) -> Self {
@@ -99,6 +107,13 @@ impl Request {
     #[must_use]
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
+        self
+    }
+
+    /// The registry may take so much longer.
+    #[must_use]
+    pub(super) fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -178,7 +193,21 @@ impl Client {
         id: &RequestId,
         printer: &mut Printer,
     ) -> Result<Answer, Failure> {
-        let request = request.keyed(id);
+        self.until_done(request.keyed(id), Some(id), printer).await
+    }
+
+    /// Sends what may be done any number of times, again where that may help.
+    pub(super) async fn confirm(&self, request: Request, printer: &mut Printer) -> Result<Answer, Failure> {
+        self.until_done(request, None, printer).await
+    }
+
+    async fn until_done(
+        &self,
+        request: Request,
+        id: Option<&RequestId>,
+        printer: &mut Printer,
+    ) -> Result<Answer, Failure> {
+        let under = if id.is_some() { " under the same request id" } else { "" };
         let Pauses { first: mut pause, longest } = self.pauses;
         for attempt in 2.. {
             let (failure, asked) = match self.sent(&request).await {
@@ -195,7 +224,7 @@ impl Client {
                 return Err(failure);
             }
             if attempt > ATTEMPTS {
-                if in_doubt(&failure) {
+                if let Some(id) = id.filter(|_| in_doubt(&failure)) {
                     printer.note(format_args!(
                         "whether it was done is not known: run it again with --request-id {id} to find out"
                     ));
@@ -204,7 +233,7 @@ impl Client {
             }
             let next = asked.unwrap_or(Duration::ZERO).max(jittered(pause)).min(longest);
             printer.note(format_args!(
-                "{failure}; sending it again in {} under the same request id ({attempt} of {ATTEMPTS})",
+                "{failure}; sending it again in {}{under} ({attempt} of {ATTEMPTS})",
                 words::duration(next)
             ));
             tokio::time::sleep(next).await;
@@ -249,6 +278,7 @@ impl Client {
             .http
             .request(request.method.clone(), url)
             .headers(request.headers.clone())
+            .timeout(ANSWERS_WITHIN + request.patience)
             .body(request.body.clone());
         let sent_at = self.clock.now();
         let received = async {
@@ -283,7 +313,7 @@ impl Client {
 }
 
 /// Whether the same write may be sent again under the same id.
-fn may_be_sent_again(failure: &Failure) -> bool {
+pub(super) fn may_be_sent_again(failure: &Failure) -> bool {
     match failure {
         Failure::Unreachable { .. } => true,
         Failure::Refused(refused) => refused

@@ -75,8 +75,10 @@ pub(super) async fn run(args: Args, printer: &mut Printer) -> Result<Exit, Failu
     if list.items.is_empty() {
         printer.line("no agents")?;
     } else {
-        let mut sheet = Sheet::new(&["agent", "revision", "card version", "generation", "registered", "by"]);
+        let mut sheet =
+            Sheet::new(&["agent", "revision", "card version", "generation", "registered", "by", ""]);
         for item in &list.items {
+            let lapsed = item.freshness.unconfirmed == Some(true);
             sheet.row([
                 (&item.agent, Style::Strong),
                 (&item.revision.to_string(), Style::Plain),
@@ -84,6 +86,7 @@ pub(super) async fn run(args: Args, printer: &mut Printer) -> Result<Exit, Failu
                 (&item.generation, Style::Plain),
                 (&words::moment(&item.registered_at), Style::Plain),
                 (&item.registered_by, Style::Quiet),
+                (if lapsed { "unconfirmed" } else { "" }, Style::Warn),
             ]);
         }
         printer.sheet(&sheet)?;

@@ -8,6 +8,7 @@
 mod arguments;
 mod card;
 mod client;
+mod confirm;
 mod demo;
 mod diff;
 mod exit;
@@ -19,6 +20,7 @@ mod printer;
 mod query;
 mod refusal;
 mod register;
+mod replicas;
 mod resolve;
 mod retire;
 mod rollback;
@@ -51,7 +53,7 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 3 refused by the fence, 4 not found or retired,
-5 unavailable or not fresh enough to tell, 64 usage.";
+5 unavailable, not fresh enough to tell, or not replicated in time, 64 usage.";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
@@ -65,6 +67,8 @@ enum Command {
     Rollback(rollback::Args),
     /// Resolve an agent under a fence, as a caller does
     Resolve(Box<resolve::Args>),
+    /// Confirm that an agent still serves its card: a heartbeat
+    Confirm(confirm::Args),
     /// List and search agents
     List(list::Args),
     /// Watch agents: what there is, then every change as it happens
@@ -73,6 +77,8 @@ enum Command {
     History(history::Args),
     /// Show what changed between two revisions
     Diff(diff::Args),
+    /// Show which nodes and edges there are, and how far each has come
+    Replicas(replicas::Args),
     /// Work on cards without a registry
     #[command(subcommand)]
     Card(card::Command),
@@ -114,10 +120,12 @@ impl Command {
             Self::Retire(args) => retire::run(args, printer).await,
             Self::Rollback(args) => rollback::run(args, printer).await,
             Self::Resolve(args) => resolve::run(*args, printer).await,
+            Self::Confirm(args) => confirm::run(args, printer).await,
             Self::List(args) => list::run(args, printer).await,
             Self::Watch(args) => watch::run(args, printer).await,
             Self::History(args) => history::run(args, printer).await,
             Self::Diff(args) => diff::run(args, printer).await,
+            Self::Replicas(args) => replicas::run(args, printer).await,
             Self::Card(command) => card::run(command, printer),
             Self::Ledger(command) => ledger::run(command, printer).await,
             Self::Demo(args) => demo::run(args, printer).await,
@@ -157,8 +165,19 @@ mod tests {
             "register acme/a",
             "register acme/a card.json --expect now",
             "rollback acme/a",
+            "confirm",
+            "confirm acme/a",
+            "confirm acme/a --digest sha256:abc",
+            "confirm acme/a --digest e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 --card c.json",
+            "confirm acme/a --from fleet.txt",
+            "confirm --from fleet.txt --card c.json",
+            "confirm acme/a --card c.json --every 0",
+            "confirm acme/a --card c.json --every 500ms",
+            "register acme/a card.json --ttl 30",
             "rollback acme/a --to 0",
             "list --limit 0",
+            "register acme/a card.json --wait-replicated 10",
+            "replicas --within any",
             "diff acme/a --from x",
             "ledger",
             "card",
@@ -174,9 +193,14 @@ mod tests {
             format!("resolve acme/a --pin {good} --skill a;in=text/plain --skill b --max-staleness any"),
             format!("resolve acme/a --known {good} --min-revision 7@1042.9f86d081884c7d65 --wait 0"),
             format!("register acme/a - --expect {good} --release 7 --note n --source s --dry-run"),
-            "register acme/a card.json --expect absent --json".to_owned(),
+            "register acme/a card.json --expect absent --ttl 30s --json".to_owned(),
+            format!("confirm acme/a --digest {good} --every 20s"),
+            "confirm acme/a --card - --json".to_owned(),
+            "confirm --from - --every 1m".to_owned(),
             "watch acme/a acme/b --namespace globex --class breaking --no-cards --json".to_owned(),
             "watch --from 1.9f86d081884c7d65".to_owned(),
+            "retire acme/a --wait-replicated 10s".to_owned(),
+            "replicas --within 7d --max-staleness 0".to_owned(),
             "--json resolve acme/a --at 1.9f86d081884c7d65".to_owned(),
             "ledger verify export.ndjson --ledger-id x --through 1.9f86d081884c7d65".to_owned(),
         ] {

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::arguments::{Expect, Input, Server, Writing, agent_path, expect, read_input};
+use super::arguments::{Expect, Input, Server, Writing, agent_path, duration, expect, read_input};
 use super::client::Request;
 use super::exit::Exit;
 use super::failure::Failure;
@@ -27,6 +27,9 @@ pub(super) struct Args {
     /// Where the card came from, for people: a commit, a pipeline's address
     #[arg(long, value_name = "TEXT")]
     source: Option<String>,
+    /// A lease, 1s to 30d: an agent that is not confirmed for so long is shown as unconfirmed
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    ttl: Option<String>,
     #[command(flatten)]
     writing: Writing,
     #[command(flatten)]
@@ -40,10 +43,11 @@ pub(super) async fn run(args: Args, printer: &mut Printer) -> Result<Exit, Failu
     Expect::add_to_query(args.expect.as_ref(), &mut query);
     query.set_some("release", args.release.as_ref());
     query.set_some("source", args.source.as_ref());
+    query.set_some("ttl", args.ttl.as_ref());
     args.writing.add_to(&mut query);
     let request = Request::new(Method::PUT, &agent_path(&args.agent), &query).json(card);
     let request = Expect::add_to(args.expect.as_ref(), request);
+    let request = request.patient(args.writing.patience());
     let answer = client.write(request, &args.writing.request_id(), printer).await?;
-    written::print(&answer, printer)?;
-    Ok(Exit::Done)
+    written::print(&answer, printer)
 }

@@ -216,6 +216,9 @@ fn print(answer: &Answer, printer: &mut Printer) -> Result<(), Failure> {
     if let Some(confirmed) = &envelope.freshness.origin_confirmed_at {
         sheet.pair("origin confirmed", words::moment(confirmed));
     }
+    if let Some(lease) = words::lease(&envelope.freshness) {
+        sheet.pair("lease", lease);
+    }
     printer.sheet(&sheet)?;
     printer.line("")?;
     Ok(printer.line(words::freshness(&envelope.freshness, answer.elapsed))?)

@@ -32,7 +32,7 @@ pub(super) async fn run(args: Args, printer: &mut Printer) -> Result<Exit, Failu
     args.writing.add_to(&mut query);
     let request = Request::new(Method::DELETE, &agent_path(&args.agent), &query);
     let request = Expect::add_to(args.expect.as_ref(), request);
+    let request = request.patient(args.writing.patience());
     let answer = client.write(request, &args.writing.request_id(), printer).await?;
-    written::print(&answer, printer)?;
-    Ok(Exit::Done)
+    written::print(&answer, printer)
 }

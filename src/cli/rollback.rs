@@ -36,7 +36,7 @@ pub(super) async fn run(args: Args, printer: &mut Printer) -> Result<Exit, Failu
     args.writing.add_to(&mut query);
     let path = format!("{}/rollback", agent_path(&args.agent));
     let request = Expect::add_to(args.expect.as_ref(), Request::new(Method::POST, &path, &query));
+    let request = request.patient(args.writing.patience());
     let answer = client.write(request, &args.writing.request_id(), printer).await?;
-    written::print(&answer, printer)?;
-    Ok(Exit::Done)
+    written::print(&answer, printer)
 }

@@ -50,6 +50,15 @@ pub(super) fn freshness(freshness: &Freshness, elapsed: Duration) -> String {
     format!("at most {} old, proven by node {served_by} at position {position}{hops}", duration(bound))
 }
 
+/// How an agent's lease stands, where it has one.
+pub(super) fn lease(freshness: &Freshness) -> Option<String> {
+    let ttl = duration(Duration::from_millis(freshness.lease_ttl_ms?));
+    Some(match freshness.unconfirmed {
+        Some(true) => format!("UNCONFIRMED: nothing was heard of it for more than {ttl}"),
+        _ => format!("{ttl}, held"),
+    })
+}
+
 /// The beginning of a digest, enough to tell two apart by eye.
 pub(super) fn short(digest: &str) -> String {
     let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
@@ -118,6 +127,8 @@ mod tests {
             origin_confirmed_at: None,
             observed_redeploy_interval_ms: None,
             revalidate_after_ms: None,
+            lease_ttl_ms: None,
+            unconfirmed: None,
         }
     }
 

@@ -1,12 +1,17 @@
 //! How a register, a retirement or a rollback is told, and changes in general.
 
+use std::time::Duration;
+
 use super::client::Answer;
+use super::exit::Exit;
 use super::failure::Failure;
 use super::printer::{Paint, Printer, Sheet, Style, one_line};
-use crate::wire::{Change, Registered};
+use super::words;
+use crate::wire::{Change, Registered, Replicated};
 
-/// Prints the answer to a write.
-pub(super) fn print(answer: &Answer, printer: &mut Printer) -> Result<(), Failure> {
+/// Prints the answer to a write. One that was to be replicated and is not is done all the same; how it ended
+/// says so.
+pub(super) fn print(answer: &Answer, printer: &mut Printer) -> Result<Exit, Failure> {
     let written: Registered = answer.read()?;
     for warning in &written.warnings {
         let paint = printer.note_paint();
@@ -14,8 +19,18 @@ pub(super) fn print(answer: &Answer, printer: &mut Printer) -> Result<(), Failur
         let told = one_line(&format!("{} at {place}: {}", warning.code, warning.message));
         printer.note(format_args!("{} {told}", paint.text(Style::Warn, "warning:")));
     }
+    if let Some(replicated) = written.replicas.as_ref().filter(|replicated| !replicated.complete) {
+        let paint = printer.note_paint();
+        let told = not_replicated(replicated);
+        printer.note(format_args!("{} {told}", paint.text(Style::Warn, "not replicated:")));
+    }
+    let exit = match &written.replicas {
+        Some(Replicated { complete: false, .. }) => Exit::Unavailable,
+        _ => Exit::Done,
+    };
     if printer.is_json() {
-        return Ok(printer.json(&answer.body)?);
+        printer.json(&answer.body)?;
+        return Ok(exit);
     }
     let paint = printer.paint();
     printer.line(headline(&written, paint))?;
@@ -39,7 +54,49 @@ pub(super) fn print(answer: &Answer, printer: &mut Printer) -> Result<(), Failur
             sheet.pair(name, value);
         }
     }
-    Ok(printer.sheet(&sheet)?)
+    if let Some(replicated) = &written.replicas {
+        sheet.pair("replicas", format_args!("{} have applied it", replicated.applied));
+    }
+    printer.sheet(&sheet)?;
+    if let Some(replicated) = written.replicas.as_ref().filter(|replicated| !replicated.missing.is_empty()) {
+        printer.line("")?;
+        printer.sheet(&missing(replicated).indented(2))?;
+    }
+    Ok(exit)
+}
+
+/// What is said of a write that not all replicas have applied.
+fn not_replicated(replicated: &Replicated) -> String {
+    let count = replicated.missing.len() as u64 + replicated.missing_omitted;
+    let who = match count {
+        0 => "which replicas there are could not be read".to_owned(),
+        count => {
+            let names: Vec<String> =
+                replicated.missing.iter().take(3).map(|missing| one_line(&missing.replica)).collect();
+            let more = match count - names.len() as u64 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let have = if count == 1 { "has" } else { "have" };
+            format!("{}{more} {have} not applied it in time", names.join(", "))
+        }
+    };
+    format!("{who}; the write is done and stands")
+}
+
+/// The replicas that have not applied a write.
+fn missing(replicated: &Replicated) -> Sheet {
+    let mut sheet = Sheet::new(&["missing", "position", "silent since", ""]);
+    for missing in &replicated.missing {
+        let silent = words::duration(Duration::from_millis(missing.silent_ms));
+        sheet.row([
+            (&missing.replica, Style::Strong),
+            (&missing.position, Style::Plain),
+            (&words::moment(&missing.silent_since), Style::Plain),
+            (&format!("{silent} ago"), Style::Quiet),
+        ]);
+    }
+    sheet
 }
 
 fn headline(written: &Registered, paint: Paint) -> String {
@@ -95,8 +152,6 @@ pub(super) fn items(change: &Change) -> Sheet {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
     use http::{HeaderMap, StatusCode};
 
@@ -131,6 +186,25 @@ mod tests {
             assert!(told.contains(part), "{part} in\n{told}");
         }
         assert_eq!(err.text(), "warning: url_relative at /url: odd\n");
+    }
+
+    #[test]
+    fn who_lags_is_named_and_the_write_stands() {
+        let replicas = r#""replicas":{"complete":false,"applied":2,"missing":[{"replica":"edge-7",
+            "position":"1.9f86d081884c7d65","silent_since":"2026-11-30T10:00:00.000000Z","silent_ms":2100}]},"agent""#;
+        let body: &'static str = UPDATED.replacen("\"agent\"", replicas, 1).leak();
+        let (mut printer, out, err) = kept(false);
+        assert_eq!(print(&answer(body), &mut printer).unwrap(), Exit::Unavailable);
+        let said = "not replicated: edge-7 has not applied it in time; the write is done and stands\n";
+        assert!(err.text().ends_with(said), "{}", err.text());
+        let told = out.text();
+        for part in ["2 have applied it", "edge-7   1.9f86d081884c7d65  2026-11-30 10:00:00Z  2.1 s ago"] {
+            assert!(told.contains(part), "{part} in\n{told}");
+        }
+        let body: &'static str = body.replace(":false,\"applied", ":true,\"applied").leak();
+        let (mut printer, _, err) = kept(true);
+        assert_eq!(print(&answer(body), &mut printer).unwrap(), Exit::Done);
+        assert!(!err.text().contains("not replicated"), "{}", err.text());
     }
 
     #[test]

@@ -22,7 +22,8 @@ use crate::clock::Moment;
 use crate::fence::{Fence, Outcome};
 use crate::proto::v1 as pb;
 use crate::terms::{
-    AgentName, Basis, Digest, Freshness, MaxStaleness, Origin, Position, Reason, Timestamp, ceil_millis,
+    AgentName, Basis, Digest, Freshness, LeaseHeld, MaxStaleness, Origin, Position, Reason, Timestamp,
+    ceil_millis,
 };
 
 pub(super) fn resolve(ask: &Ask<'_>, at_least: Option<Position>) -> pb::ResolveRequest {
@@ -270,6 +271,8 @@ fn origin(told: &pb::Freshness, registered_at: Timestamp) -> Result<Origin, Erro
         registered_at,
         confirmed_at: told.origin_confirmed_at.map(timestamp),
         redeploy_interval: duration("observed_redeploy_interval_ms", told.observed_redeploy_interval_ms)?,
+        lease: duration("lease_ttl_ms", told.lease_ttl_ms)?
+            .map(|ttl| LeaseHeld { ttl, lapsed: told.unconfirmed.unwrap_or_default() }),
     })
 }
 

@@ -174,7 +174,6 @@ impl Copy {
     }
 
     fn freshness(&self, staleness: Option<Duration>, registered_at: Option<Timestamp>) -> Freshness {
-        let origin = |registered_at| Origin { registered_at, confirmed_at: None, redeploy_interval: None };
         Freshness {
             position: self.position,
             staleness,
@@ -188,7 +187,11 @@ impl Copy {
 }
 
 fn content(fence: &Fence, revision: &Revision) -> Option<Reason> {
-    let origin =
-        Origin { registered_at: revision.registered_at, confirmed_at: None, redeploy_interval: None };
+    let origin = origin(revision.registered_at);
     fence.content(&Facts { revision: revision.number, card: &revision.card, origin, authority_wall: None })
+}
+
+/// A stream tells when a card was registered, and nothing else of its origin.
+const fn origin(registered_at: Timestamp) -> Origin {
+    Origin { registered_at, confirmed_at: None, redeploy_interval: None, lease: None }
 }

@@ -11,7 +11,9 @@
 #![expect(clippy::unwrap_used, reason = "a suite of tests, compiled for the tests of other backends too")]
 
 pub mod judge;
+pub mod origins;
 pub mod reading;
+pub mod replicas;
 pub mod transactions;
 pub mod writing;
 
@@ -27,8 +29,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::judge::Plain;
 use super::writer::{Limits, Writer};
 use super::{
-    Against, CardKept, Entries, Entry, Expect, History, Op, Outcome, Reading, Receipt, RevisionKind, Store,
-    Write, WriteError, Writes,
+    Against, CardKept, Confirmed, Entries, Entry, Expect, History, Op, Origins, Outcome, Reading, Receipt,
+    Replicas, RevisionKind, ServiceClock, Store, Write, WriteError, Writes,
 };
 use crate::card::{self, Card, Change};
 use crate::telemetry::Metrics;
@@ -49,8 +51,14 @@ pub struct Ledger {
     pub writes: Arc<dyn Writes>,
     pub entries: Arc<dyn Entries>,
     pub history: Arc<dyn History>,
+    /// Where origins are confirmed.
+    pub origins: Option<Arc<dyn Origins>>,
     /// For the cases that need a transaction of their own.
     pub store: Option<Arc<dyn Store>>,
+    /// For the cases that need the service clock.
+    pub service: Option<Arc<dyn ServiceClock>>,
+    /// For the cases that report.
+    pub replicas: Option<Arc<dyn Replicas>>,
     /// Whatever must live as long as the ledger does: folders, databases, servers.
     pub keep: Vec<Box<dyn std::any::Any + Send + Sync>>,
     _stop: Option<DropGuard>,
@@ -64,13 +72,16 @@ impl std::fmt::Debug for Ledger {
 
 impl Ledger {
     /// A store of this process, with a writer in front.
-    pub fn over(store: impl Store + Entries + History + Clone) -> Self {
+    pub fn over(store: impl Store + Entries + History + Origins + ServiceClock + Replicas + Clone) -> Self {
         let kept = Arc::new(store);
         let (writes, stop) = start_writer(Arc::clone(&kept) as Arc<dyn Store>);
         Self {
             writes,
             entries: Arc::clone(&kept) as Arc<dyn Entries>,
             history: Arc::clone(&kept) as Arc<dyn History>,
+            origins: Some(Arc::clone(&kept) as Arc<dyn Origins>),
+            service: Some(Arc::clone(&kept) as Arc<dyn ServiceClock>),
+            replicas: Some(Arc::clone(&kept) as Arc<dyn Replicas>),
             store: Some(kept),
             keep: Vec::new(),
             _stop: Some(stop),
@@ -79,7 +90,19 @@ impl Ledger {
 
     /// A ledger that is reached in another way, such as over the wire.
     pub fn remote(writes: Arc<dyn Writes>, entries: Arc<dyn Entries>, history: Arc<dyn History>) -> Self {
-        Self { writes, entries, history, store: None, keep: Vec::new(), _stop: None }
+        let (origins, store, service, replicas) = (None, None, None, None);
+        Self { writes, entries, history, origins, store, service, replicas, keep: Vec::new(), _stop: None }
+    }
+
+    /// Confirms agents, each with the content digest of the card beside it.
+    pub async fn confirm(&self, items: &[(&str, &Card)]) -> Vec<Confirmed> {
+        let items: Vec<_> = items.iter().map(|(name, card)| (agent(name), card.content_digest())).collect();
+        let origins = self.origins.as_ref().expect("this case confirms origins");
+        origins.confirm(&items).await.expect("the ledger is reached")
+    }
+
+    fn service(&self) -> &dyn ServiceClock {
+        &**self.service.as_ref().expect("this case needs the service clock")
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -184,7 +207,7 @@ pub fn small_card(version: &str, skills: &[&str]) -> Arc<Card> {
 
 /// A register of `card` under a new request id, whatever is current.
 pub fn register(agent: &str, card: &Arc<Card>) -> Write {
-    let op = Op::Register { card: Arc::clone(card), against: None, release: None, source: None };
+    let op = Op::Register { card: Arc::clone(card), against: None, release: None, source: None, ttl: None };
     write(agent, op, card.raw_digest())
 }
 
@@ -233,6 +256,14 @@ impl Write {
     }
 
     #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        if let Op::Register { ttl, .. } = &mut self.op {
+            *ttl = Some(lease);
+        }
+        self
+    }
+
+    #[must_use]
     pub fn of_release(mut self, number: &str) -> Self {
         if let Op::Register { release, .. } = &mut self.op {
             *release = Some(number.to_owned());
@@ -262,7 +293,7 @@ fn bytes_of(entry: &Entry) -> Option<Bytes> {
 }
 
 /// Expands to a test for each case, in a module of tests. The argument is a [`Backend`]; with `remote:` before
-/// it, the cases are left out that no wire can put: those that need a store, a second principal, a note that the
+/// it, the cases are left out that no wire can put: those that need a store or its reports, a second principal, a note that the
 /// registry refuses, or the liveness table beyond the moment at which each live agent was confirmed.
 #[macro_export]
 macro_rules! ledger_conformance {
@@ -286,6 +317,10 @@ macro_rules! ledger_conformance {
             reading::entries_are_paged_in_order
             reading::large_cards_are_read_whole
             reading::unknown_things_are_absent
+            origins::the_current_card_is_confirmed
+            origins::another_card_confirms_nothing
+            origins::a_thousand_are_confirmed_at_once
+            origins::a_confirmation_races_with_registers
         );
     };
     ($backend:expr) => {
@@ -295,6 +330,10 @@ macro_rules! ledger_conformance {
             writing::a_request_id_is_its_principals_own
             writing::liveness_is_read_since_a_moment
             writing::so_many_registers_are_kept
+            replicas::a_replica_is_kept_as_it_reported
+            replicas::a_later_report_takes_the_place_of_an_earlier_one
+            replicas::a_replica_that_is_omitted_now_is_forgotten
+            replicas::a_replica_that_was_silent_for_a_week_is_forgotten
             transactions::a_batch_is_judged_in_order
             transactions::a_bad_write_fails_alone
             transactions::a_dropped_transaction_leaves_nothing
@@ -302,6 +341,12 @@ macro_rules! ledger_conformance {
             transactions::what_the_lock_shows_is_what_was_committed
             transactions::forgotten_requests_may_be_used_again
             transactions::two_writers_stay_dense
+            origins::heartbeats_are_no_registers
+            origins::each_register_states_its_lease
+            origins::a_confirmation_renews_the_lease
+            origins::a_register_on_its_way_is_waited_for
+            origins::the_service_clock_counts_ticks
+            origins::confirmations_and_registers_do_not_lock_each_other_out
         );
     };
     (@cases $backend:expr; $($module:ident::$case:ident)*) => {

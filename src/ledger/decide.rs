@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::write::{LivenessRow, RequestRow};
 use super::{
-    Append, Body, CardKept, Entry, Head, Judge, Kind, Op, Outcome, PriorRequest, REGISTERS_KEPT, Receipt,
-    Registered, Revision, RevisionKind, Rows, Seen, SeenRevision, Verdict, Write, WriteError, chain,
+    Append, Body, CardKept, Entry, Head, Judge, Kind, Lease, Op, Outcome, PriorRequest, REGISTERS_KEPT,
+    Receipt, Registered, Revision, RevisionKind, Rows, Seen, SeenRevision, Verdict, Write, WriteError, chain,
 };
 use crate::terms::{AgentName, Digest, Position, Principal, RequestId, Timestamp, random_bytes};
 
@@ -25,6 +26,7 @@ struct Made {
     current: SeenRevision,
     release: Option<String>,
     registers: Vec<Timestamp>,
+    confirmed_at: Option<Timestamp>,
 }
 
 /// Judges the writes of a batch in order, each against what those before it made.
@@ -32,11 +34,12 @@ pub(super) fn decide(
     judge: &dyn Judge,
     head: Head,
     now: Timestamp,
+    service: Duration,
     writes: &[&Write],
     seen: Vec<Seen>,
 ) -> Decided {
-    let mut batch =
-        Batch { head, now, rows: Rows::default(), made: HashMap::new(), requests: HashMap::new() };
+    let (made, requests) = (HashMap::new(), HashMap::new());
+    let mut batch = Batch { head, now, service, rows: Rows::default(), made, requests };
     let answers = writes.iter().zip(seen).map(|(write, seen)| batch.one(judge, write, seen)).collect();
     let mut rows = batch.rows;
     // One liveness row per agent: the last one holds what the earlier ones said.
@@ -53,6 +56,7 @@ pub(super) fn decide(
 struct Batch {
     head: Head,
     now: Timestamp,
+    service: Duration,
     rows: Rows,
     made: HashMap<AgentName, Made>,
     requests: HashMap<(Principal, RequestId), PriorRequest>,
@@ -64,6 +68,7 @@ impl Batch {
             seen.current = Some(made.current.clone());
             seen.release.clone_from(&made.release);
             seen.registers.clone_from(&made.registers);
+            seen.confirmed_at = made.confirmed_at;
         }
         if let Some(prior) = self.requests.get(&(write.principal.clone(), write.request_id.clone())) {
             seen.request = Some(prior.clone());
@@ -103,12 +108,8 @@ impl Batch {
             replayed: false,
         };
         if !write.dry_run {
-            let registers = match write.op {
-                Op::Register { .. } => with_register(seen.registers, self.now),
-                Op::Retire => seen.registers,
-            };
             self.remember(write, &receipt, current.position);
-            self.keep(write, current, release, registers);
+            self.keep(write, current, release, seen.registers, seen.confirmed_at);
         }
         Ok(receipt)
     }
@@ -191,11 +192,7 @@ impl Batch {
         self.rows.entries.push(entry);
         self.rows.revisions.push((revision, card));
         self.remember(write, &receipt, position);
-        let registers = match write.op {
-            Op::Register { .. } => with_register(seen.registers.clone(), self.now),
-            Op::Retire => seen.registers.clone(),
-        };
-        self.keep(write, current, append.release, registers);
+        self.keep(write, current, append.release, seen.registers.clone(), seen.confirmed_at);
         Ok(receipt)
     }
 
@@ -225,17 +222,24 @@ impl Batch {
         current: SeenRevision,
         release: Option<String>,
         registers: Vec<Timestamp>,
+        confirmed_at: Option<Timestamp>,
     ) {
-        if let Some(&confirmed) = registers.last() {
+        // A retirement confirms nothing, and ends the lease.
+        let (registers, confirmed_at, ttl) = match &write.op {
+            Op::Register { ttl, .. } => (with_register(registers, self.now), Some(self.now), *ttl),
+            Op::Retire => (registers, confirmed_at, None),
+        };
+        if let Some(confirmed) = confirmed_at {
             self.rows.liveness.push(LivenessRow {
                 agent: write.agent.clone(),
                 revision: current.number,
                 origin_confirmed_at: confirmed,
                 registers: registers.clone(),
                 release: release.clone(),
+                lease: ttl.map(|ttl| Lease { ttl, confirmed: self.service }),
             });
         }
-        self.made.insert(write.agent.clone(), Made { current, release, registers });
+        self.made.insert(write.agent.clone(), Made { current, release, registers, confirmed_at });
     }
 }
 

@@ -12,10 +12,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::replica::{REPLICA_KEPT, REPLICAS_MAX, Replica, Replicas};
 use super::write::LivenessRow;
 use super::{
-    CardKept, CommitError, Entries, Entry, Error, Head, HeadReport, History, Key, LIVENESS_PAGE, Liveness,
-    PriorRequest, Reading, Revision, RevisionKind, Rows, Seen, SeenRevision, Store, Txn, chain,
+    CardKept, CommitError, Confirmed, Entries, Entry, Error, Head, HeadReport, History, Key, LIVENESS_PAGE,
+    Lease, Liveness, Origins, PriorRequest, Reading, Revision, RevisionKind, Rows, Seen, SeenRevision,
+    ServiceClock, Store, Txn, chain, ticked,
 };
 use crate::card::Card;
 use crate::clock::Clock;
@@ -42,6 +44,17 @@ struct Tables {
     revisions: HashMap<AgentName, Vec<Stored>>,
     requests: HashMap<(Principal, RequestId), super::write::RequestRow>,
     liveness: HashMap<AgentName, LivenessRow>,
+    /// The service clock, and when it was advanced; microseconds both.
+    service: (i64, i64),
+    replicas: HashMap<String, Reported>,
+}
+
+#[derive(Clone)]
+struct Reported {
+    replica: Replica,
+    /// The first of the report that brought it.
+    reporter: String,
+    at: Timestamp,
 }
 
 #[derive(Clone)]
@@ -53,7 +66,8 @@ struct Stored {
 impl Memory {
     /// An empty ledger.
     pub fn new(ledger_id: &str, clock: Clock) -> Self {
-        let tables = Tables { ledger_id: ledger_id.to_owned(), ..Tables::default() };
+        let service = (0, clock.now().wall().as_micros());
+        let tables = Tables { ledger_id: ledger_id.to_owned(), service, ..Tables::default() };
         Self { tables: Arc::new(Mutex::new(tables)), clock, reachable: Arc::new(AtomicBool::new(true)) }
     }
 
@@ -111,6 +125,25 @@ impl Tables {
         self.entries.iter().skip(usize::try_from(after).unwrap_or(usize::MAX)).take(limit)
     }
 
+    fn service(&self) -> Duration {
+        Duration::from_micros(u64::try_from(self.service.0).unwrap_or(0))
+    }
+
+    fn confirm(&mut self, agent: &AgentName, digest: &Digest, at: Timestamp) -> Confirmed {
+        let Some(current) = self.stored(agent).last() else { return Confirmed::NotFound };
+        let revision = current.revision.number;
+        match &current.revision.facts {
+            None => return Confirmed::Retired { revision },
+            Some(facts) if facts.content_digest != *digest => return Confirmed::OtherDigest { revision },
+            Some(_) => {}
+        }
+        let confirmed = self.service();
+        let Some(row) = self.liveness.get_mut(agent) else { return Confirmed::NotFound };
+        row.origin_confirmed_at = at;
+        row.lease = row.lease.map(|lease| Lease { confirmed, ..lease });
+        Confirmed::Done { revision, at, lease: row.lease }
+    }
+
     fn stored(&self, agent: &AgentName) -> &[Stored] {
         self.revisions.get(agent).map_or(&[], Vec::as_slice)
     }
@@ -138,7 +171,7 @@ impl Reading for Session {
             wall: self.0.clock.now().wall(),
             age: Some(Duration::ZERO),
             hops: 0,
-            service: Duration::ZERO,
+            service: tables.service(),
         })
     }
 
@@ -170,7 +203,7 @@ impl Reading for Session {
                 revision: row.revision,
                 origin_confirmed_at: row.origin_confirmed_at,
                 registers: row.registers.clone(),
-                lease: None,
+                lease: row.lease,
             })
             .collect())
     }
@@ -218,6 +251,63 @@ impl History for Memory {
 
     async fn digest_at(&self, seq: u64) -> Result<Option<Digest>, Error> {
         Ok(self.tables().await?.digest_at(seq))
+    }
+}
+
+#[async_trait]
+impl Origins for Memory {
+    async fn confirm(&self, items: &[(AgentName, Digest)]) -> Result<Vec<Confirmed>, Error> {
+        let mut tables = self.tables().await?;
+        let at = self.clock.now().wall();
+        Ok(items.iter().map(|(agent, digest)| tables.confirm(agent, digest, at)).collect())
+    }
+}
+
+#[async_trait]
+impl ServiceClock for Memory {
+    async fn tick(&self) -> Result<Duration, Error> {
+        let mut tables = self.tables().await?;
+        let now = self.clock.now().wall().as_micros();
+        let (elapsed, advanced_at) = tables.service;
+        tables.service = (ticked(elapsed, advanced_at, now), now);
+        Ok(tables.service())
+    }
+}
+
+#[async_trait]
+impl Replicas for Memory {
+    async fn report(&self, replicas: &[Replica]) -> Result<(), Error> {
+        let mut tables = self.tables().await?;
+        let Some(first) = replicas.first() else { return Ok(()) };
+        let now = self.clock.now().wall();
+        let held = &mut tables.replicas;
+        held.retain(|_, reported| now.since(reported.at) <= REPLICA_KEPT);
+        for replica in replicas {
+            let at = now.before(replica.silent);
+            // One of the future is of a clock that was set back since.
+            if held.get(&replica.replica).is_none_or(|kept| kept.at <= at || kept.at > now) {
+                let reported = Reported { replica: replica.clone(), reporter: first.replica.clone(), at };
+                held.insert(replica.replica.clone(), reported);
+            }
+        }
+        if first.omitted.is_some() {
+            let named = |name: &String| replicas.iter().any(|replica| replica.replica == *name);
+            held.retain(|name, reported| reported.reporter != first.replica || named(name));
+        }
+        Ok(())
+    }
+
+    async fn replicas(&self, within: Duration) -> Result<Vec<Replica>, Error> {
+        let tables = self.tables().await?;
+        let now = self.clock.now().wall();
+        let said = |reported: &Reported| {
+            let silent = now.since(reported.at);
+            (silent <= within).then(|| Replica { silent, ..reported.replica.clone() })
+        };
+        let mut found: Vec<Replica> = tables.replicas.values().filter_map(said).collect();
+        found.sort_by_key(|replica| replica.silent);
+        found.truncate(REPLICAS_MAX);
+        Ok(found)
     }
 }
 
@@ -276,6 +366,7 @@ impl Transaction {
             }),
             release: liveness.and_then(|row| row.release.clone()),
             registers: liveness.map(|row| row.registers.clone()).unwrap_or_default(),
+            confirmed_at: liveness.map(|row| row.origin_confirmed_at),
             digest_at_expected: key.expect_seq.and_then(|seq| self.staged.digest_at(seq)),
         }
     }
@@ -293,6 +384,10 @@ impl Txn for Transaction {
 
     fn now(&self) -> Timestamp {
         self.now
+    }
+
+    fn service(&self) -> Duration {
+        self.staged.service()
     }
 
     async fn lookup(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Error> {

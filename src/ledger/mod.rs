@@ -29,12 +29,16 @@
 //! | [`Store`] → [`Txn`] | the [`writer`] | one transaction under the lock |
 //! | [`Writes`] | the registry | handing a write to the writer and waiting for its receipt |
 //! | [`Judge`] | the writer | deciding one write; the registry implements it |
+//! | [`Origins`] | the registry | confirming that agents still serve their current cards |
+//! | [`ServiceClock`] | a node with a store | counting the time that the registry is up |
+//! | [`Replicas`] | the registry | where each node and edge says how far it has come, and who has; beside the ledger |
 
 pub mod chain;
 mod decide;
 mod entry;
 pub mod memory;
 pub mod postgres;
+mod replica;
 pub mod sqlite;
 mod stored;
 mod write;
@@ -52,6 +56,7 @@ use crate::card::Change;
 use crate::terms::{AgentName, Digest, Position, Principal, Tag, Timestamp};
 
 pub use entry::{Body, CardKept, Entry, InvalidBody, Kind, Registered};
+pub use replica::{Omitted, REPLICA_KEPT, REPLICAS_MAX, REPORTED_MAX, Replica, Replicas};
 pub use write::{
     Against, Append, Expect, Judge, Key, Op, Outcome, PriorRequest, Receipt, Refusal, Rows, Seen,
     SeenRevision, Verdict, Write, WriteError, Writes, names,
@@ -127,6 +132,74 @@ pub struct Lease {
     pub ttl: Duration,
     /// The service clock at the last confirmation.
     pub confirmed: Duration,
+}
+
+impl Lease {
+    /// Whether the last confirmation holds no more, as the service clock stands. It runs only while the registry is
+    /// up, so that an outage of the registry is not told as one of its agents.
+    pub fn has_lapsed(&self, service: Duration) -> bool {
+        service.saturating_sub(self.confirmed) > self.ttl
+    }
+}
+
+/// The leases that an agent may be registered with.
+pub const LEASE_MIN: Duration = Duration::from_secs(1);
+pub const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How many agents are confirmed at once.
+pub const CONFIRMED_AT_ONCE: usize = 1_000;
+
+/// What a confirmation came to. It is the ledger's own word: what is refused here was refused by what was current
+/// when it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmed {
+    Done {
+        revision: u64,
+        at: Timestamp,
+        lease: Option<Lease>,
+    },
+    NotFound,
+    Retired {
+        revision: u64,
+    },
+    /// Another card is current.
+    OtherDigest {
+        revision: u64,
+    },
+}
+
+/// Confirms that agents still serve the cards that are current. No entry is made, no revision, and the ledger's lock
+/// is not taken.
+#[async_trait]
+pub trait Origins: Send + Sync + std::fmt::Debug {
+    /// Confirms each agent whose current card has the content digest beside it, all at one moment, and says of each
+    /// what came of it, in the order of `items`; at most [`CONFIRMED_AT_ONCE`]. A register that is on its way is
+    /// waited for: what is confirmed is what is current then.
+    ///
+    /// # Errors
+    /// When the ledger was not reached: some may have been confirmed. Asking again does no harm.
+    async fn confirm(&self, items: &[(AgentName, Digest)]) -> Result<Vec<Confirmed>, Error>;
+}
+
+/// The time between two ticks of one node.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// The most that one tick adds: what passed since the last tick of any node is an outage beyond that.
+const TICK_MOST: Duration = Duration::from_secs(2);
+
+/// The clock that leases run on: it counts the time that the registry was up.
+#[async_trait]
+pub trait ServiceClock: Send + Sync + std::fmt::Debug {
+    /// Adds the time since the last tick of any node, by the store's own clock and up to a bound, and says how the
+    /// clock stands now. Several nodes may tick: each adds only what no other has.
+    async fn tick(&self) -> Result<Duration, Error>;
+}
+
+/// What a tick makes of the service clock, in microseconds. When the store's own clock was set back, the next tick
+/// counts from there.
+fn ticked(elapsed: i64, advanced_at: i64, now: i64) -> i64 {
+    let most = i64::try_from(TICK_MOST.as_micros()).unwrap_or(i64::MAX);
+    elapsed.saturating_add(now.saturating_sub(advanced_at).clamp(0, most))
 }
 
 /// How many rows of the liveness table are read at once.
@@ -295,6 +368,9 @@ pub trait Txn: Send {
 
     /// The store's wall clock, read under the lock.
     fn now(&self) -> Timestamp;
+
+    /// The service clock, read under the lock.
+    fn service(&self) -> Duration;
 
     /// What each write is compared with, in the order of `keys`. One exchange; no card bytes.
     async fn lookup(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Error>;

@@ -3,11 +3,13 @@
 //! Holds no SQL. The facts of a revision are taken from its entry's body, which is hashed; a column beside it
 //! could disagree.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Body, Error, Kind, Outcome, Revision, RevisionKind};
+use super::{Body, Error, Kind, Lease, Omitted, Outcome, Replica, Revision, RevisionKind};
 use crate::card::{Change, Class, Item, ItemKind};
-use crate::terms::{AgentName, Digest, Position};
+use crate::terms::{AgentName, Digest, Position, Tag};
 
 /// A page of entries ends once it holds this many bytes of bodies and cards; it holds at least one entry.
 pub(super) const PAGE_BYTES: i64 = 8 << 20;
@@ -107,6 +109,67 @@ impl StoredRevision {
     }
 }
 
+/// A row of `replica`, as both databases give and take it.
+#[derive(Debug)]
+pub(super) struct StoredReplica {
+    pub(super) replica: String,
+    pub(super) role: String,
+    pub(super) seq: i64,
+    pub(super) tag: i64,
+    pub(super) staleness_us: Option<i64>,
+    pub(super) hops: i64,
+    pub(super) version: String,
+    pub(super) via: Option<String>,
+    pub(super) omitted: Option<i64>,
+    pub(super) omitted_seq: Option<i64>,
+    pub(super) omitted_tag: Option<i64>,
+    pub(super) silent_us: i64,
+}
+
+impl From<&Replica> for StoredReplica {
+    fn from(replica: &Replica) -> Self {
+        let omitted = replica.omitted.as_ref();
+        Self {
+            replica: replica.replica.clone(),
+            role: replica.role.clone(),
+            seq: count(replica.position.seq),
+            tag: replica.position.tag.0.cast_signed(),
+            staleness_us: replica.staleness.map(micros),
+            hops: i64::from(replica.hops),
+            version: replica.version.clone(),
+            via: replica.via.clone(),
+            omitted: omitted.map(|omitted| count(omitted.count)),
+            omitted_seq: omitted.map(|omitted| count(omitted.at_least.seq)),
+            omitted_tag: omitted.map(|omitted| omitted.at_least.tag.0.cast_signed()),
+            silent_us: micros(replica.silent),
+        }
+    }
+}
+
+impl StoredReplica {
+    pub(super) fn into_replica(self) -> Result<Replica, Error> {
+        let at = |seq, tag: i64| Ok(Position { seq: number(seq)?, tag: Tag(tag.cast_unsigned()) });
+        let omitted = match (self.omitted, self.omitted_seq, self.omitted_tag) {
+            (Some(count), Some(seq), Some(tag)) => {
+                Some(Omitted { count: number(count)?, at_least: at(seq, tag)? })
+            }
+            _ => None,
+        };
+        Ok(Replica {
+            replica: self.replica,
+            role: self.role,
+            position: at(self.seq, self.tag)?,
+            staleness: self.staleness_us.map(number).transpose()?.map(Duration::from_micros),
+            hops: u32::try_from(self.hops).unwrap_or(u32::MAX),
+            version: self.version,
+            via: self.via,
+            // A clock that was set back makes nobody speak from the future.
+            silent: Duration::from_micros(number(self.silent_us.max(0))?),
+            omitted,
+        })
+    }
+}
+
 pub(super) fn agent(namespace: &str, name: &str) -> Result<AgentName, Error> {
     AgentName::new(namespace, name).map_err(|error| corrupt("an agent's name", &error))
 }
@@ -135,6 +198,22 @@ pub(super) fn number(value: i64) -> Result<u64, Error> {
 /// A count for the database. What is beyond its numbers is beyond its rows too.
 pub(super) fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Microseconds for the database.
+pub(super) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Microseconds from the database.
+pub(super) fn duration(micros: i64) -> Result<Duration, Error> {
+    number(micros).map(Duration::from_micros)
+}
+
+/// A lease, where an agent was registered with one.
+pub(super) fn lease(ttl: Option<i64>, confirmed: i64) -> Result<Option<Lease>, Error> {
+    let Some(ttl) = ttl else { return Ok(None) };
+    Ok(Some(Lease { ttl: duration(ttl)?, confirmed: duration(confirmed)? }))
 }
 
 /// A limit for the database.

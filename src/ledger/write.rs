@@ -3,11 +3,11 @@
 //! Holds no decision of its own; [`Judge`] decides, [`super::writer`] carries out.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Entry, Revision, RevisionKind};
+use super::{Entry, Lease, Revision, RevisionKind};
 use crate::card::{Card, Change};
 use crate::terms::{AgentName, Digest, Position, Principal, Reason, RequestId, Timestamp};
 
@@ -17,7 +17,7 @@ pub struct Write {
     pub agent: AgentName,
     pub principal: Principal,
     pub request_id: RequestId,
-    /// What the request id names: operation, agent, bytes, expect and release.
+    /// What the request id names: operation, agent, bytes, expect, release and lease.
     pub names: Digest,
     pub op: Op,
     pub expect: Expect,
@@ -35,6 +35,7 @@ pub fn names(
     bytes: Option<&Digest>,
     expect: Expect,
     release: Option<&str>,
+    ttl: Option<Duration>,
 ) -> Digest {
     let bytes = bytes.map_or_else(String::new, Digest::hex);
     let expect = match expect {
@@ -45,13 +46,24 @@ pub fn names(
         Expect::Digest(digest) => digest.tagged(),
     };
     let release = release.map_or_else(String::new, |release| format!("release {release}"));
-    Digest::of([operation, agent.as_str(), &bytes, &expect, &release].join("\0").as_bytes())
+    let mut named = vec![operation, agent.as_str(), &bytes, &expect, &release];
+    // Only where there is one, so that ids of before there were leases name what they named.
+    let lease = ttl.map(|ttl| format!("ttl {}", ttl.as_millis()));
+    named.extend(lease.as_deref());
+    Digest::of(named.join("\0").as_bytes())
 }
 
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub enum Op {
-    Register { card: Arc<Card>, against: Option<Against>, release: Option<String>, source: Option<String> },
+    Register {
+        card: Arc<Card>,
+        against: Option<Against>,
+        release: Option<String>,
+        source: Option<String>,
+        /// How long one confirmation holds from now on. Each register says it anew; `None`: there is no lease.
+        ttl: Option<Duration>,
+    },
     Retire,
 }
 
@@ -96,6 +108,8 @@ pub struct Seen {
     pub release: Option<String>,
     /// The agent's registers that are still remembered, oldest first.
     pub registers: Vec<Timestamp>,
+    /// When it was last confirmed, by a register or otherwise.
+    pub confirmed_at: Option<Timestamp>,
     /// The chain digest at [`Key::expect_seq`].
     pub digest_at_expected: Option<Digest>,
 }
@@ -230,6 +244,7 @@ pub struct LivenessRow {
     pub origin_confirmed_at: Timestamp,
     pub registers: Vec<Timestamp>,
     pub release: Option<String>,
+    pub lease: Option<Lease>,
 }
 
 /// What a write led to.

@@ -271,7 +271,7 @@ impl Task {
             }
             Err(error) => return Attempt::Failed(error),
         };
-        let decided = decide(&*self.judge, txn.head(), txn.now(), writes, seen);
+        let decided = decide(&*self.judge, txn.head(), txn.now(), txn.service(), writes, seen);
         if decided.rows.is_empty() {
             // Nothing to write, so whatever becomes of the commit: it ends the transaction in a way that lets the
             // store keep its session, which dropping it does not.
@@ -327,7 +327,7 @@ impl Task {
                 revision: row.revision,
                 origin_confirmed_at: row.origin_confirmed_at,
                 registers: row.registers,
-                lease: None,
+                lease: row.lease,
             })
             .collect();
         let _ = self.committed.try_send(Committed { entries: rows.entries, liveness });

@@ -1,15 +1,20 @@
 //! What may be done: the use cases that both wires share.
 //!
 //! Takes and gives domain types; knows no wire and no store. Reads go to the view and, for the past, to
-//! [`History`]; writes go to [`Writes`]. Every answer carries a freshness block, every failure a [`Refusal`].
+//! [`History`]; writes go to [`Writes`], heartbeats to [`Origins`]. Every answer carries a freshness block, every failure a [`Refusal`].
 
+mod allowance;
 mod consult;
 mod diff;
+mod fleet;
 mod history;
 mod judge;
 mod list;
+mod origins;
 mod refusal;
+mod replicas;
 pub mod replicate;
+mod reports;
 mod resolve;
 pub mod watch;
 mod write;
@@ -18,22 +23,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::card::Limits;
 use crate::clock::Moment;
-use crate::ledger::{History, Writes};
+use crate::ledger::{History, Origins, Replicas, Writes};
 use crate::telemetry::Metrics;
 use crate::terms::{MaxStaleness, Position, Principal};
 use crate::view::View;
 
 // What use cases take and give of the layers below: the wires see those only through here.
-pub use crate::ledger::{Entry, Expect, Outcome, Revision, RevisionKind};
+pub use crate::ledger::{Entry, Expect, Lease, Omitted, Outcome, Replica, Revision, RevisionKind};
 pub use crate::view::Agent;
+use fleet::Fleet;
+
+pub use allowance::Allowance;
 pub use diff::Diff;
 pub use history::{Past, RevisionPage, Start, Watermark};
 pub use judge::Rules;
 pub use list::{Filter, List, Page};
+pub use origins::{ConfirmItem, Confirmation, ConfirmedItem};
 pub use refusal::{Parts, Refusal};
+pub use replicas::{ListedReplica, Missing, ReplicaList, Replicated, ReplicatedWait};
+pub use reports::Reports;
 pub use resolve::{Batch, BatchItem, Resolve, Resolved};
 pub use watch::{Because, Checkpoint, Event, Subscription, Told, Watch};
 pub use write::{Register, Retire, Rollback, Written};
@@ -48,6 +60,8 @@ pub struct Call {
     /// The caller's own time-out, where it told one.
     pub timeout: Option<Duration>,
     pub principal: Principal,
+    /// What it may take beyond the time that every call gets.
+    pub allowance: Allowance,
 }
 
 impl Call {
@@ -105,6 +119,9 @@ pub struct Registry {
     view: View,
     history: Arc<dyn History>,
     writes: Arc<dyn Writes>,
+    origins: Arc<dyn Origins>,
+    fleet: Arc<Fleet>,
+    draining: CancellationToken,
     settings: Arc<Settings>,
     streams: Arc<watch::Streams>,
     room: replicate::Room,
@@ -116,12 +133,17 @@ impl Registry {
         view: View,
         history: Arc<dyn History>,
         writes: Arc<dyn Writes>,
+        origins: Arc<dyn Origins>,
+        replicas: Arc<dyn Replicas>,
         settings: Settings,
         metrics: Metrics,
     ) -> Self {
         let streams = Arc::new(watch::Streams::new(&settings.watch));
         let room = replicate::Room::for_sessions(settings.max_edges);
-        Self { view, history, writes, settings: Arc::new(settings), streams, room, metrics }
+        let fleet = Arc::new(Fleet::new(replicas));
+        let draining = CancellationToken::new();
+        let settings = Arc::new(settings);
+        Self { view, history, writes, origins, fleet, draining, settings, streams, room, metrics }
     }
 
     /// A call that arrives now.
@@ -131,7 +153,18 @@ impl Registry {
             started: Instant::now(),
             timeout,
             principal: Principal::anonymous(),
+            allowance: Allowance::default(),
         }
+    }
+
+    /// The task that reports how far this node has come.
+    pub fn reports(&self) -> Reports {
+        Reports(self.clone())
+    }
+
+    /// Ends the waits for replicas: what is done is answered as it stands, before the node is gone.
+    pub fn drain(&self) {
+        self.draining.cancel();
     }
 
     pub fn settings(&self) -> &Settings {

@@ -10,11 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Call, Read, Refusal, Registry};
+use super::{Call, Read, Refusal, Registry, Replicated};
 use crate::card::{Card, Change, Limits, Refused, version};
-use crate::ledger::{Against, Expect, Op, Outcome, Receipt, Write, WriteError, names};
+use crate::ledger::{Against, Expect, LEASE_MAX, LEASE_MIN, Op, Outcome, Receipt, Write, WriteError, names};
 use crate::telemetry::metrics::{ClassLabels, OutcomeLabels};
-use crate::terms::{AgentName, MaxStaleness, Position, Reason, RequestId};
+use crate::terms::{AgentName, MaxStaleness, Position, Reason, RequestId, display_duration};
 use crate::view::Place;
 
 /// A register as it was asked for.
@@ -31,6 +31,8 @@ pub struct Register {
     pub note: Option<String>,
     /// Where the card came from, for people: a commit, a pipeline's address.
     pub source: Option<String>,
+    /// How long one confirmation of the agent holds from now on; `None`: there is no lease.
+    pub ttl: Option<Duration>,
     pub dry_run: bool,
 }
 
@@ -71,6 +73,8 @@ pub struct Written {
     /// It was done before, under the same request id.
     pub replayed: bool,
     pub dry_run: bool,
+    /// Where it was waited for them.
+    pub replicas: Option<Replicated>,
 }
 
 /// A card of so many bytes is checked in well under a millisecond.
@@ -122,6 +126,7 @@ impl Registry {
             release: None,
             note: request.note,
             source: Some(format!("rollback:{}", request.to)),
+            ttl: None,
             dry_run: request.dry_run,
         };
         self.register_as(call, register, "rollback").await
@@ -159,7 +164,7 @@ impl Registry {
         check_text("note", request.note.as_deref(), TEXT_MAX)?;
         let deadline = self.write_deadline(call);
         let write = Write {
-            names: names("retire", &request.agent, None, request.expect, None),
+            names: names("retire", &request.agent, None, request.expect, None, None),
             agent: request.agent.clone(),
             principal: call.principal.clone(),
             request_id: request.request_id.unwrap_or_else(RequestId::random),
@@ -182,6 +187,9 @@ impl Registry {
         if let Some(release) = &request.release {
             check_release(release)?;
         }
+        if let Some(ttl) = request.ttl {
+            check_lease(ttl)?;
+        }
         let card = Arc::new(check(request.bytes, self.settings.card).await?);
         let deadline = self.write_deadline(call);
         let mut write = Write {
@@ -191,6 +199,7 @@ impl Registry {
                 Some(&card.raw_digest()),
                 request.expect,
                 request.release.as_deref(),
+                request.ttl,
             ),
             agent: request.agent.clone(),
             principal: call.principal.clone(),
@@ -207,6 +216,7 @@ impl Registry {
                 against: self.against(&request.agent, &card),
                 release: request.release.clone(),
                 source: request.source.clone(),
+                ttl: request.ttl,
             };
             match self.writes.submit(write.clone()).await {
                 Ok(receipt) => {
@@ -245,7 +255,7 @@ impl Registry {
         Some(Against { raw_digest: before.raw_digest(), change: Change::between(before, card) })
     }
 
-    fn write_deadline(&self, call: &Call) -> Instant {
+    pub(super) fn write_deadline(&self, call: &Call) -> Instant {
         let limit = call.started + self.settings.write_timeout;
         call.answer_by().map_or(limit, |by| limit.min(by))
     }
@@ -303,6 +313,7 @@ fn written(agent: AgentName, card: Option<Arc<Card>>, receipt: Receipt, dry_run:
         superseded: receipt.superseded,
         replayed: receipt.replayed,
         dry_run,
+        replicas: None,
     }
 }
 
@@ -326,6 +337,14 @@ fn check_release(release: &str) -> Result<(), Refusal> {
         return Err(Refusal::invalid(detail));
     }
     Ok(())
+}
+
+fn check_lease(ttl: Duration) -> Result<(), Refusal> {
+    if (LEASE_MIN..=LEASE_MAX).contains(&ttl) {
+        return Ok(());
+    }
+    let [ttl, min, max] = [ttl, LEASE_MIN, LEASE_MAX].map(display_duration);
+    Err(Refusal::invalid(format!("ttl of {ttl} is out of bounds: {min} to {max}")))
 }
 
 /// Checks a card, off the async threads when it is large enough for others to notice.

@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 
 use super::body::Body;
 use super::wires::Wire;
-use crate::registry::Refusal;
+use crate::registry::{Allowance, Refusal};
 use crate::telemetry::metrics::RequestLabels;
 use crate::telemetry::{Metrics, tracing::adopt};
 use crate::terms::Reason;
@@ -33,7 +33,7 @@ pub(super) struct Observe(pub(super) Metrics);
 #[derive(Debug, Clone)]
 pub(super) struct Admit(pub(super) Arc<Semaphore>);
 
-/// Bounds the time until an answer begins.
+/// Bounds the time until an answer begins; a request that has to may take more ([`Allowance`]).
 #[derive(Debug, Clone)]
 pub(super) struct Bound(pub(super) Duration);
 
@@ -138,13 +138,16 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Answer {
+    fn call(&mut self, mut request: Request<Incoming>) -> Answer {
         let limit = self.layer.0;
+        let until = tokio::time::Instant::now() + limit;
         let wire = Wire::of(request.headers());
         let writes = wire.is_write(&request);
+        let allowance = Allowance::default();
+        request.extensions_mut().insert(allowance.clone());
         let answer = self.inner.call(request);
         Box::pin(async move {
-            if let Ok(response) = tokio::time::timeout(limit, answer).await {
+            if let Some(response) = allowance.within(until, answer).await {
                 return response;
             }
             let detail = format!("no answer within {} ms", limit.as_millis());

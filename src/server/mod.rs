@@ -132,6 +132,7 @@ pub async fn serve(
         .layer(layers::Admit(Arc::new(Semaphore::new(serving.max_requests))))
         .layer(layers::Bound(serving.request_timeout))
         .service(wires::Wires::new(&node.registry, &draining, drain.clone()));
+    let registry = node.registry.clone();
     let mut failed = None;
     let stopped = async {
         tokio::select! {
@@ -142,7 +143,8 @@ pub async fn serve(
         draining.store(true, Ordering::Release);
         drain.cancel();
         // Streams go first of all: who is told has the time that follows to go elsewhere.
-        node.registry.end_streams();
+        registry.end_streams();
+        registry.drain();
         tracing::info!("draining");
     };
     listen::listen(listener, service, serving.max_connections, serving.drain_timeout, stopped).await;

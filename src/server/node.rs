@@ -6,13 +6,15 @@
 //! server, the demo and the tests assemble the same node.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::ledger::{Entries, History, Store, Writes, writer};
+use crate::ledger::{Entries, History, Origins, Replicas, ServiceClock, Store, TICK, Writes, writer};
 use crate::registry::{Registry, Rules, Settings};
 use crate::telemetry::Metrics;
 use crate::view::{feed, hub};
@@ -25,6 +27,11 @@ pub struct Parts {
     pub authority: Option<Arc<dyn Entries>>,
     pub history: Arc<dyn History>,
     pub writes: Writing,
+    pub origins: Arc<dyn Origins>,
+    /// Ticked by this node; `None` where others do.
+    pub service: Option<Arc<dyn ServiceClock>>,
+    /// Where this node reports how far it has come.
+    pub replicas: Arc<dyn Replicas>,
     /// Changes when the ledger may have grown; its sender may be gone.
     pub nudges: watch::Receiver<u64>,
     /// Tasks of the store, by name; they end with `stop`.
@@ -46,13 +53,16 @@ impl Parts {
     /// A node over one ledger that has no tasks of its own and nudges nobody.
     pub fn over<L>(ledger: &L, clock: Clock) -> Self
     where
-        L: Entries + History + Store + Clone,
+        L: Entries + History + Store + Origins + ServiceClock + Replicas + Clone + 'static,
     {
         Self {
             entries: Arc::new(ledger.clone()),
             authority: None,
             history: Arc::new(ledger.clone()),
             writes: Writing::Here(Arc::new(ledger.clone())),
+            origins: Arc::new(ledger.clone()),
+            service: Some(Arc::new(ledger.clone())),
+            replicas: Arc::new(ledger.clone()),
             nudges: watch::channel(0).1,
             tasks: Vec::new(),
             stop: CancellationToken::new(),
@@ -85,6 +95,37 @@ impl Tuning {
 
 /// Commits of this node that may wait for its view; beyond them the view reads the ledger instead.
 const COMMITS_WAITING: usize = 64;
+
+/// The longest that one tick of the service clock may take.
+const TICKS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Ticks the service clock until `stop`. One that fails is counted, and the next one makes up for it as far as a
+/// tick may: beyond that the registry counts as having been down.
+async fn tick(service: Arc<dyn ServiceClock>, stop: CancellationToken, metrics: Metrics) {
+    let mut due = tokio::time::interval(TICK);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = due.tick() => {}
+        }
+        let ticked = tokio::select! {
+            () = stop.cancelled() => return,
+            ticked = tokio::time::timeout(TICKS_WITHIN, service.tick()) => ticked,
+        };
+        match ticked {
+            Ok(Ok(elapsed)) => tracing::trace!(?elapsed, "the service clock was ticked"),
+            Ok(Err(error)) => {
+                metrics.service_tick_failures.inc();
+                tracing::debug!(%error, "the service clock was not ticked");
+            }
+            Err(_) => {
+                metrics.service_tick_failures.inc();
+                tracing::debug!(within = ?TICKS_WITHIN, "the service clock was not ticked in time");
+            }
+        }
+    }
+}
 
 /// A running node.
 #[derive(Debug)]
@@ -145,7 +186,27 @@ impl Node {
                 Arc::new(writes)
             }
         };
-        let registry = Registry::new(view, parts.history, writes, tuning.registry, metrics);
+        if let Some(service) = parts.service {
+            let ticking = tick(service, stop.child_token(), metrics.clone());
+            tasks.spawn(async move {
+                ticking.await;
+                "service"
+            });
+        }
+        let registry = Registry::new(
+            view,
+            parts.history,
+            writes,
+            parts.origins,
+            parts.replicas,
+            tuning.registry,
+            metrics,
+        );
+        let (reports, reporting) = (registry.reports(), stop.child_token());
+        tasks.spawn(async move {
+            reports.run(reporting).await;
+            "reports"
+        });
         Self { registry, stop, tasks }
     }
 

@@ -69,7 +69,10 @@ pub fn follow<T: AsRef<str>>(urls: &[T], patience: Duration) -> Result<Parts, Er
         entries: Arc::new(upstream.clone()),
         authority: None,
         history: Arc::new(upstream.clone()),
-        writes: Writing::Elsewhere(Arc::new(upstream)),
+        writes: Writing::Elsewhere(Arc::new(upstream.clone())),
+        origins: Arc::new(upstream.clone()),
+        service: None,
+        replicas: Arc::new(upstream),
         tasks: Vec::new(),
         stop: CancellationToken::new(),
         clock: Clock::System,
@@ -97,7 +100,10 @@ async fn postgres(databases: &Databases, migrate: Migrate, pooled: bool) -> Resu
         entries: Arc::new(ledger.clone()),
         authority: None,
         history: Arc::new(ledger.clone()),
-        writes: Writing::Here(Arc::new(ledger)),
+        writes: Writing::Here(Arc::new(ledger.clone())),
+        origins: Arc::new(ledger.clone()),
+        service: Some(Arc::new(ledger.clone())),
+        replicas: Arc::new(ledger),
         nudges,
         tasks: vec![("nudges", nudging)],
         stop,
@@ -122,7 +128,10 @@ async fn standby(standbys: &Databases, primaries: &Databases, pooled: bool) -> R
         entries: Arc::new(ledger.clone()),
         authority: Some(Arc::new(primary.clone())),
         history: Arc::new(ledger),
-        writes: Writing::Here(Arc::new(primary)),
+        writes: Writing::Here(Arc::new(primary.clone())),
+        origins: Arc::new(primary.clone()),
+        service: Some(Arc::new(primary.clone())),
+        replicas: Arc::new(primary),
         nudges,
         tasks: vec![("nudges", nudging)],
         stop,
@@ -141,12 +150,15 @@ async fn standby_of_node(
     options.pooled = pooled;
     options.primary = false;
     let ledger = Postgres::open(&options).await?;
-    let Parts { entries, writes, nudges, .. } = follow(urls, exchange)?;
+    let Parts { entries, writes, origins, replicas, nudges, .. } = follow(urls, exchange)?;
     Ok(Parts {
         entries: Arc::new(ledger.clone()),
         authority: Some(entries),
         history: Arc::new(ledger),
         writes,
+        origins,
+        service: None,
+        replicas,
         nudges,
         tasks: Vec::new(),
         stop: CancellationToken::new(),

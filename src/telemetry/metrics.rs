@@ -76,6 +76,11 @@ pub struct Metrics {
     pub snapshots_given: Counter,
     pub sessions: Counter,
     pub snapshots_taken: Counter,
+    pub origin_confirmations: Family<OutcomeLabels, Counter>,
+    pub service_tick_failures: Counter,
+    pub replicas: Gauge,
+    pub replicas_behind: Gauge,
+    pub report_failures: Counter,
 }
 
 impl fmt::Debug for Metrics {
@@ -127,6 +132,11 @@ impl Metrics {
             snapshots_given: Counter::default(),
             sessions: Counter::default(),
             snapshots_taken: Counter::default(),
+            origin_confirmations: Family::default(),
+            service_tick_failures: Counter::default(),
+            replicas: Gauge::default(),
+            replicas_behind: Gauge::default(),
+            report_failures: Counter::default(),
         };
         // The client library adds `_total` to counters.
         registry.register(
@@ -245,6 +255,31 @@ impl Metrics {
             "cardfence_snapshots_taken",
             "Snapshots that the view began from, instead of going on entry by entry",
             metrics.snapshots_taken.clone(),
+        );
+        registry.register(
+            "cardfence_origin_confirmations",
+            "Heartbeats of agents by outcome: confirmed or the reason of the refusal",
+            metrics.origin_confirmations.clone(),
+        );
+        registry.register(
+            "cardfence_service_tick_failures",
+            "Ticks of the service clock that failed",
+            metrics.service_tick_failures.clone(),
+        );
+        registry.register(
+            "cardfence_replicas",
+            "Replicas that reported to this node within a minute, with all below them and itself",
+            metrics.replicas.clone(),
+        );
+        registry.register(
+            "cardfence_replicas_behind",
+            "Entries that the one of these that lags most is behind this node",
+            metrics.replicas_behind.clone(),
+        );
+        registry.register(
+            "cardfence_report_failures",
+            "Reports of this node's own position that failed",
+            metrics.report_failures.clone(),
         );
         Self { registry: Arc::new(registry), ..metrics }
     }

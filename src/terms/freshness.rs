@@ -48,10 +48,21 @@ pub struct Freshness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     pub registered_at: Timestamp,
-    /// The last register, unchanged ones included, by the store's clock.
+    /// The last register, unchanged ones included, or heartbeat, by the store's clock.
     pub confirmed_at: Option<Timestamp>,
     /// Median gap between registers, unchanged ones included. `None`: fewer than three registers are known.
     pub redeploy_interval: Option<Duration>,
+    /// Where the agent was registered with one, and is not retired.
+    pub lease: Option<LeaseHeld>,
+}
+
+/// How an agent's lease stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseHeld {
+    /// How long one confirmation holds.
+    pub ttl: Duration,
+    /// It was not confirmed for so long, while the registry was up. It is reported, and nothing is refused for it.
+    pub lapsed: bool,
 }
 
 impl Origin {

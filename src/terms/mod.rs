@@ -13,7 +13,7 @@ mod time;
 
 pub use agent::{AgentName, InvalidName, check_part};
 pub use digest::{Digest, InvalidDigest};
-pub use freshness::{Basis, Freshness, MaxStaleness, Origin};
+pub use freshness::{Basis, Freshness, LeaseHeld, MaxStaleness, Origin};
 pub use position::{InvalidPosition, InvalidRevision, Position, RevisionRef, Tag};
 pub use reason::{Reason, Retry};
 pub use request::{InvalidRequestId, Principal, RequestId, random_bytes};

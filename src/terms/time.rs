@@ -24,6 +24,12 @@ impl Timestamp {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
+
+    /// The moment so long before this one.
+    #[must_use]
+    pub fn before(self, earlier: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(earlier.as_micros()).unwrap_or(i64::MAX)))
+    }
 }
 
 /// RFC 3339 with microseconds and `Z`.

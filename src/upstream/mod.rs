@@ -33,6 +33,8 @@
 
 mod convert;
 mod history;
+mod origins;
+mod replicas;
 mod session;
 mod writes;
 

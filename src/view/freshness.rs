@@ -26,7 +26,11 @@
 //! commits may have been folded in between. Inequality, or a head that went back, proves that what the view holds is not what the
 //! authority has. A primary never goes back by itself, so the view then starts a new *generation*, in which
 //! nothing is proven, and keeps answering only those who accept any staleness until it has loaded the ledger
-//! again.
+//! again. Where the authority is not what the entries come from, a head that went back is asked about again for a
+//! while first (`feed::doubt`): a standby may show a commit before its primary does.
+//!
+//! Entries may come from elsewhere than the authority, and late: nothing in the rule asks where they come from, since
+//! the chain binds them, nor when, since `t0` is the moment of the question and not of the proof.
 //!
 //! Position, cards and proof are published together as one [`Served`], behind one pointer: a reader loads it
 //! once and reads the clock last, so its answer cannot combine a young proof with old cards. (A proof in an

@@ -11,6 +11,7 @@ mod freshness;
 pub mod hub;
 mod liveness;
 mod log;
+mod origin;
 mod state;
 
 use std::sync::Arc;

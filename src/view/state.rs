@@ -8,16 +8,16 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::liveness::Known;
 use super::log::{Change, ENTRIES_MAX, Log};
+use super::origin::{OriginCell, Service};
 use crate::card::{Card, Class, Limits};
 use crate::ledger::chain::{Broken, Verifier, origin};
-use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Liveness, Snapshot};
+use crate::ledger::{Body, CardKept, Entry, Head, InvalidBody, Kind, Lease, Liveness, Snapshot};
 use crate::terms::{AgentName, Digest, Origin, Position, Principal, SetDigest, Tag, Timestamp};
 
 /// One agent at one position.
@@ -88,46 +88,15 @@ impl Agent {
             registered_at: body.at,
             registered_by: body.principal.clone(),
             current,
-            origin: Arc::new(OriginCell::new(body.at, None)),
+            origin: Arc::new(OriginCell::new(body.at, None, &Arc::default())),
         }
     }
 
     /// What is known of the agent's origin now; it moves without a new state.
     pub fn origin(&self) -> Origin {
-        self.origin.read(self.registered_at)
-    }
-}
-
-/// Shared by all states that hold the revision, because liveness is not of the ledger and has no position. Each
-/// revision has its own: a confirmation of one card must not make another one look confirmed.
-#[derive(Debug)]
-struct OriginCell {
-    confirmed_micros: AtomicI64,
-    /// Microseconds; -1 is unknown.
-    redeploy_micros: AtomicI64,
-}
-
-impl OriginCell {
-    /// The cell of a revision that was registered at `confirmed`, and what was known of the agent before.
-    fn new(confirmed: Timestamp, before: Option<&Self>) -> Self {
-        let redeploy = before.map_or(-1, |before| before.redeploy_micros.load(Ordering::Acquire));
-        Self {
-            confirmed_micros: AtomicI64::new(confirmed.as_micros()),
-            redeploy_micros: AtomicI64::new(redeploy),
-        }
-    }
-
-    fn confirm(&self, at: Timestamp) {
-        self.confirmed_micros.fetch_max(at.as_micros(), Ordering::AcqRel);
-    }
-
-    fn read(&self, registered_at: Timestamp) -> Origin {
-        let interval = self.redeploy_micros.load(Ordering::Acquire);
-        Origin {
-            registered_at,
-            confirmed_at: Some(Timestamp::from_micros(self.confirmed_micros.load(Ordering::Acquire))),
-            redeploy_interval: u64::try_from(interval).ok().map(Duration::from_micros),
-        }
+        let origin = self.origin.read(self.registered_at);
+        // A retirement ends the lease, and this tells it before the liveness table is read.
+        Origin { lease: origin.lease.filter(|_| self.card().is_some()), ..origin }
     }
 }
 
@@ -175,6 +144,7 @@ pub struct State {
     /// Of the live agents of each namespace.
     sums: imbl::OrdMap<Arc<str>, SetDigest>,
     sum: SetDigest,
+    service: Arc<Service>,
 }
 
 impl State {
@@ -192,6 +162,7 @@ impl State {
             known: Known::default(),
             sums: imbl::OrdMap::new(),
             sum: SetDigest::default(),
+            service: Arc::default(),
         }
     }
 
@@ -319,7 +290,7 @@ impl State {
         // A tombstone confirms nothing: what was last confirmed is the card before it.
         let origin = match before {
             Some(before) if !live => Arc::clone(&before.origin),
-            before => Arc::new(OriginCell::new(body.at, before.map(|agent| &*agent.origin))),
+            before => Arc::new(OriginCell::new(body.at, before.map(|agent| &*agent.origin), &self.service)),
         };
         let agent = Arc::new(Agent {
             name: name.clone(),
@@ -380,7 +351,7 @@ impl State {
                 (None, false) => return Err(unreadable(format!("the card of {name} is missing"))),
             };
             state.replace(&Arc::new(Agent {
-                origin: Arc::new(OriginCell::new(image.registered_at, None)),
+                origin: Arc::new(OriginCell::new(image.registered_at, None, &state.service)),
                 revision: image.revision,
                 position: image.position,
                 registered_at: image.registered_at,
@@ -401,11 +372,32 @@ impl State {
     pub fn take_liveness(&mut self, row: &Liveness) {
         let Some(agent) = self.agents.get(&row.agent) else { return };
         self.known.take(row);
-        if row.revision == agent.revision {
-            agent.origin.confirm(row.origin_confirmed_at);
-        }
-        let interval = median_gap(&row.registers).map_or(-1, |micros| micros);
-        agent.origin.redeploy_micros.store(interval, Ordering::Release);
+        agent.origin.take(row, row.revision == agent.revision);
+    }
+
+    /// Takes a confirmation of `revision`. False when another one is here.
+    pub fn take_confirmation(
+        &self,
+        agent: &AgentName,
+        revision: u64,
+        at: Timestamp,
+        lease: Option<Lease>,
+    ) -> bool {
+        let Some(agent) = self.agents.get(agent).filter(|agent| agent.revision == revision) else {
+            return false;
+        };
+        agent.origin.confirm(at, lease);
+        true
+    }
+
+    /// Takes the service clock as the authority told it.
+    pub fn take_service(&self, service: Duration) {
+        self.service.set(service);
+    }
+
+    /// The service clock as it is known here.
+    pub fn service(&self) -> Duration {
+        self.service.now()
     }
 }
 
@@ -430,20 +422,6 @@ fn lenient(bytes: Bytes) -> Result<Arc<Card>, String> {
     Card::check(bytes, &Limits::KEPT).map(Arc::new).map_err(|error| format!("its card is refused: {error}"))
 }
 
-/// The median gap between registers, in microseconds; unknown below three registers.
-fn median_gap(registers: &[Timestamp]) -> Option<i64> {
-    if registers.len() < 3 {
-        return None;
-    }
-    let mut gaps: Vec<i64> = registers
-        .windows(2)
-        .map(|pair| pair[1].as_micros().saturating_sub(pair[0].as_micros()).max(0))
-        .collect();
-    gaps.sort_unstable();
-    let middle = gaps.len() / 2;
-    Some(if gaps.len() % 2 == 1 { gaps[middle] } else { gaps[middle - 1].midpoint(gaps[middle]) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -462,15 +440,5 @@ mod tests {
         let digest = Digest::of(&bytes);
         let card = checked(CardKept::Bytes(bytes), &digest, 1).expect("it was within the limits of its day");
         assert_eq!(card.normal().skills.len(), 1_500);
-    }
-
-    #[test]
-    fn redeploy_interval_is_the_median_gap_and_unknown_below_three() {
-        let at =
-            |secs: &[i64]| secs.iter().map(|s| Timestamp::from_micros(s * 1_000_000)).collect::<Vec<_>>();
-        assert_eq!(median_gap(&at(&[])), None);
-        assert_eq!(median_gap(&at(&[1, 2])), None);
-        assert_eq!(median_gap(&at(&[0, 10, 40])), Some(20_000_000));
-        assert_eq!(median_gap(&at(&[0, 10, 40, 1000])), Some(30_000_000));
     }
 }

@@ -3,14 +3,15 @@
 //! Every conversion leaves the card out: whoever writes an answer splices its bytes in.
 
 use super::{
-    AgentEvent, AgentItem, Change, Condition, Diff, Envelope, Freshness, Inspection, Item, LedgerEntry,
-    Problem, Registered, RevisionItem, Violation, Warning, WatchCheckpoint, Watermark,
+    AgentEvent, AgentItem, Change, Condition, Confirmation, Diff, Envelope, Freshness, Inspection, Item,
+    LedgerEntry, List, MissingReplica, OmittedReplicas, Problem, Registered, ReplicaItem, Replicated,
+    RevisionItem, Violation, Warning, WatchCheckpoint, Watermark,
 };
 use crate::registry::{
-    Agent, Checkpoint, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Told, Written,
+    self, Agent, Checkpoint, Entry, Page, Parts, Past, Resolved, Revision, RevisionPage, Told, Written,
 };
 use crate::terms::{Digest, ceil_millis};
-use crate::{card, fence, registry, terms};
+use crate::{card, fence, terms};
 
 /// Bytes of items that a change shows: two large cards can differ in more than an answer may hold.
 const CHANGE_MAX: usize = 1024 * 1024;
@@ -31,6 +32,8 @@ impl From<&terms::Freshness> for Freshness {
             origin_confirmed_at: confirmed_at.map(|at| at.to_string()),
             observed_redeploy_interval_ms: origin.and_then(|o| o.redeploy_interval).map(ceil_millis),
             revalidate_after_ms: origin.and_then(terms::Origin::revalidate_after).map(ceil_millis),
+            lease_ttl_ms: origin.and_then(|origin| origin.lease).map(|lease| ceil_millis(lease.ttl)),
+            unconfirmed: origin.and_then(|origin| origin.lease).map(|lease| lease.lapsed),
         }
     }
 }
@@ -188,6 +191,7 @@ impl From<&Written> for Registered {
             warnings: card.map_or_else(Vec::new, |card| card.warnings().iter().map(Warning::from).collect()),
             superseded: written.superseded,
             dry_run: written.dry_run,
+            replicas: written.replicas.as_ref().map(Replicated::from),
         }
     }
 }
@@ -234,6 +238,64 @@ impl From<&Checkpoint> for WatchCheckpoint {
             nonce: checkpoint.nonce.as_deref().map(str::to_owned),
             staleness_ms: checkpoint.staleness.map(ceil_millis),
         }
+    }
+}
+
+impl From<&registry::Confirmation> for Confirmation {
+    fn from(confirmation: &registry::Confirmation) -> Self {
+        Self {
+            agent: confirmation.agent.to_string(),
+            revision: confirmation.revision,
+            position: confirmation.position.map(|position| position.to_string()),
+            origin_confirmed_at: confirmation.origin_confirmed_at.to_string(),
+            lease_ttl_ms: confirmation.lease.map(|lease| ceil_millis(lease.ttl)),
+            freshness: (&confirmation.freshness).into(),
+        }
+    }
+}
+
+impl From<&registry::Replicated> for Replicated {
+    fn from(replicated: &registry::Replicated) -> Self {
+        let missing = |missing: &registry::Missing| MissingReplica {
+            replica: missing.replica.clone(),
+            position: missing.position.to_string(),
+            silent_since: missing.silent_since.to_string(),
+            silent_ms: ceil_millis(missing.silent),
+        };
+        Self {
+            complete: replicated.complete,
+            applied: replicated.applied,
+            missing: replicated.missing.iter().map(missing).collect(),
+            missing_omitted: replicated.missing_omitted,
+        }
+    }
+}
+
+/// All that is told at once: there are no further pages.
+pub fn replica_list(list: &registry::ReplicaList) -> List<ReplicaItem> {
+    let item = |listed: &registry::ListedReplica| {
+        let replica = &listed.replica;
+        ReplicaItem {
+            replica: replica.replica.clone(),
+            role: replica.role.clone(),
+            position: replica.position.to_string(),
+            behind: listed.behind,
+            staleness_ms: replica.staleness.map(ceil_millis),
+            hops: replica.hops,
+            version: replica.version.clone(),
+            via: replica.via.clone(),
+            silent_ms: ceil_millis(replica.silent),
+            omitted: replica.omitted.map(|omitted| OmittedReplicas {
+                count: omitted.count,
+                at_least: omitted.at_least.to_string(),
+            }),
+        }
+    };
+    List {
+        items: list.items.iter().map(item).collect(),
+        next_page_token: None,
+        complete: list.complete,
+        freshness: (&list.freshness).into(),
     }
 }
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What every answer says about its age. All members are always there; `null` is unknown, or, of the last
-/// three, not about one agent.
+/// What every answer says about its age. `null` is unknown, or, of the members after `hops`, not about one agent. The
+/// last two are there when the agent was registered with a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Freshness {
     /// The view's position, `<seq>.<16 hex digits>`.
@@ -18,12 +18,20 @@ pub struct Freshness {
     pub served_by: String,
     /// Nodes between the one that answered and the authority's database.
     pub hops: u32,
-    /// When the agent was last registered, unchanged registers included.
+    /// When the agent was last registered, unchanged registers included, or confirmed by a heartbeat.
     pub origin_confirmed_at: Option<String>,
     /// Median gap between the agent's registers.
     pub observed_redeploy_interval_ms: Option<u64>,
     /// How long a caller may go without asking again; unknown: not at all.
     pub revalidate_after_ms: Option<u64>,
+    /// How long one confirmation holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub lease_ttl_ms: Option<u64>,
+    /// The agent was not confirmed for so long, not counting time that the registry was down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub unconfirmed: Option<bool>,
 }
 
 /// Where a view stands.

@@ -9,6 +9,7 @@
 //! Cards are never written anew: [`splice()`] puts the stored bytes into an answer as they are.
 
 mod batch;
+mod confirm;
 mod convert;
 mod envelope;
 mod fence;
@@ -17,18 +18,21 @@ mod history;
 mod inspection;
 mod object;
 mod problem;
+mod replicas;
 mod splice;
 mod watch;
 mod write;
 
 pub use batch::{BatchAnswer, BatchItem, BatchRequest, BatchWanted};
-pub use convert::{agent_items, revision_items};
+pub use confirm::{Confirm, ConfirmAnswer, ConfirmAnswered, ConfirmBatch, ConfirmWanted, Confirmation};
+pub use convert::{agent_items, replica_list, revision_items};
 pub use envelope::{AgentItem, Envelope, List};
 pub use fence::{Fence, Invalid, RevisionText, Skill, duration, max_staleness, position};
 pub use freshness::{Freshness, Health, Watermark};
 pub use history::{Diff, LedgerEntry, RevisionItem};
 pub use inspection::Inspection;
 pub use problem::{Condition, Problem, Violation};
+pub use replicas::{MissingReplica, OmittedReplicas, ReplicaItem, Replicated};
 pub use splice::{Spliced, splice};
 pub use watch::{AgentEvent, WatchCheckpoint, WatchEnd, WatchReset, WatchSynced};
 pub use write::{Change, Item, Registered, Warning};

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Replicated;
+
 /// The answer to a write. Digests are those of the card that was sent; a retirement has none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Registered {
@@ -25,6 +27,9 @@ pub struct Registered {
     pub superseded: bool,
     /// Nothing was written.
     pub dry_run: bool,
+    /// Where it was waited for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<Replicated>,
 }
 
 /// All that changed between two revisions.

@@ -97,6 +97,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         note: Some("n".to_owned()),
         source: Some("s".to_owned()),
         dry_run: true,
+        ttl_ms: Some(1_000),
+        wait_replicated_ms: Some(0),
     };
     let retire = pb::RetireRequest { agent: agent(), expect: expect(), dry_run: true, ..Default::default() };
     let rollback = pb::RollbackRequest { agent: agent(), to: 1, dry_run: true, ..Default::default() };
@@ -117,6 +119,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     };
     let revisions =
         pb::ListRevisionsRequest { agent: agent(), page_token: "00".to_owned(), ..Default::default() };
+    let item = pb::OriginItem { agent: agent(), content_digest: cardfence::terms::Digest::of(b"x").tagged() };
+    let confirm = pb::ConfirmOriginRequest { items: vec![item; 3] };
     let diff = pb::DiffRevisionsRequest { agent: agent(), from: Some(1), to: Some(1), ..Default::default() };
     let watermark =
         pb::WatermarkRequest { at_least: Some(position()), wait_ms: Some(0), ..Default::default() };
@@ -130,6 +134,16 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     };
     let watch = pb::WatchRequest { request: Some(pb::watch_request::Request::Start(start)) };
     let ledger = pb::ReadLedgerRequest { from: 1, limit: Some(1), wait_ms: Some(0), ..Default::default() };
+    let replicas = pb::ListReplicasRequest { within_ms: Some(1_000), wait_ms: Some(0), ..Default::default() };
+    let replica = pb::Replica {
+        replica: "edge-1".to_owned(),
+        role: "edge".to_owned(),
+        position: position(),
+        version: "1".to_owned(),
+        omitted: Some(pb::OmittedReplicas { count: 1, at_least: position() }),
+        ..Default::default()
+    };
+    let report = pb::ReportRequest { replicas: vec![replica] };
     vec![
         ("/cardfence.v1.Registry/Register", register.encode_to_vec()),
         ("/cardfence.v1.Registry/Retire", retire.encode_to_vec()),
@@ -139,10 +153,13 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("/cardfence.v1.Registry/ListAgents", list.encode_to_vec()),
         ("/cardfence.v1.Registry/GetRevision", get.encode_to_vec()),
         ("/cardfence.v1.Registry/ListRevisions", revisions.encode_to_vec()),
+        ("/cardfence.v1.Registry/ConfirmOrigin", confirm.encode_to_vec()),
         ("/cardfence.v1.Registry/DiffRevisions", diff.encode_to_vec()),
         ("/cardfence.v1.Watch/Watermark", watermark.encode_to_vec()),
         ("/cardfence.v1.Watch/Watch", watch.encode_to_vec()),
         ("/cardfence.v1.Admin/ReadLedger", ledger.encode_to_vec()),
+        ("/cardfence.v1.Admin/ListReplicas", replicas.encode_to_vec()),
+        ("/cardfence.v1.Replication/Report", report.encode_to_vec()),
     ]
 }
 

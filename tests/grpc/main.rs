@@ -15,6 +15,8 @@ mod reads;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod replicas;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod watch;

@@ -149,6 +149,7 @@ async fn reflection_lists_the_services_and_gives_the_contract() {
     let expected = [
         "cardfence.v1.Admin",
         "cardfence.v1.Registry",
+        "cardfence.v1.Replication",
         "cardfence.v1.Watch",
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",

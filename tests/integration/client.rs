@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cardfence::client::{
-    Cache, CacheEvent, CacheSettings, Error, Guard, GuardError, Intent, Observed, Resolver, Settings,
+    Ask, Cache, CacheEvent, CacheSettings, Error, Guard, GuardError, Intent, Observed, Resolver, Settings,
 };
 use cardfence::fence::{Fence, SkillWanted};
 use cardfence::terms::{AgentName, MaxStaleness, Reason};
@@ -152,10 +152,8 @@ async fn cache_fails_closed_when_its_upstream_is_frozen_and_serves_only_what_is_
     setting.proxy.freeze();
     // Behind the frozen proxy the agent moves on.
     setting.register(&summarizer("translate-v1", "text/plain")).await;
-    let brief = cardfence::client::Ask {
-        wait: Some(Duration::from_millis(100)),
-        ..cardfence::client::Ask::new(&agent(), &within)
-    };
+    let agent = agent();
+    let brief = Ask { wait: Some(Duration::from_millis(100)), ..Ask::new(&agent, &within) };
     eventually(WITHIN, async || match cache.ask(&brief).await {
         Ok(found) => {
             let age = found.freshness.staleness.unwrap();
@@ -176,7 +174,7 @@ async fn cache_fails_closed_when_its_upstream_is_frozen_and_serves_only_what_is_
     setting.proxy.cut().await;
     setting.proxy.thaw();
     setting.proxy.heal().await;
-    eventually(WITHIN, async || match cache.resolve(&agent(), &within).await {
+    eventually(WITHIN, async || match cache.resolve(&agent, &within).await {
         Ok(found) => {
             assert_eq!(found.revision.number, 2, "an answer that passes is the current one");
             Ok(())

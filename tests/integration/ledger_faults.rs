@@ -210,6 +210,9 @@ impl Txn for FaultyTxn {
     fn now(&self) -> Timestamp {
         self.txn.now()
     }
+    fn service(&self) -> std::time::Duration {
+        self.txn.service()
+    }
     async fn lookup(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Error> {
         self.txn.lookup(keys).await
     }

@@ -1,7 +1,12 @@
 //! The schema: made once however many start at once, checked, and refused when it is not this program's.
 
+use std::time::Duration;
+
+use cardfence::ledger::conformance::{Ledger, register, small_card};
 use cardfence::ledger::postgres::Postgres;
-use cardfence::ledger::{Entries as _, Error};
+use cardfence::ledger::{Confirmed, Entries as _, Error};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{Connection as _, SqlSafeStr as _};
 
 use crate::ledger_conformance::{database, open, options};
 use crate::support::postgres::{Database, shared};
@@ -88,6 +93,48 @@ async fn a_newer_an_older_and_a_changed_schema_are_refused() {
     alter(&older, "DELETE FROM cardfence_migration").await;
     let text = unusable(Postgres::open(&options(older.url())).await);
     assert!(text.contains("older than this program"), "{text}");
+}
+
+/// A database of the first schema, with an agent in it, goes on as if it had always had this one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_schema_is_brought_up_with_what_it_holds() {
+    let (new, old) = (database().await, Database::empty().await);
+    let card = small_card("1.0", &["a"]);
+    let written = Ledger::over(open(new.url()).await);
+    let write = register("acme/old", &card).under("anonymous", "deploy-1").of_release("7");
+    let receipt = written.submit(write.clone()).await.expect("it is accepted");
+    let held =
+        written.entries.open().await.expect("it can be read").liveness(None).await.expect("it can be read");
+
+    let mut from = shared().await.connect(new.name()).await.expect("the cluster answers");
+    let mut into = sqlx::PgConnection::connect(old.url()).await.expect("the cluster answers");
+    let first = include_str!("../../migrations/postgres/0001_ledger.sql");
+    let first = Migration::new(1, "ledger".into(), MigrationType::Simple, first.into_sql_str(), false);
+    let mut migrator = Migrator::with_migrations(vec![first]);
+    migrator.dangerous_set_table_name("cardfence_migration");
+    migrator.run_direct(None, &mut into, false).await.expect("the first schema can be made");
+    sqlx::raw_sql("DELETE FROM ledger").execute(&mut into).await.expect("it is empty");
+    for table in ["ledger", "entry", "revision", "request", "liveness"] {
+        let rows = format!("SELECT coalesce(json_agg(t), '[]')::text FROM {table} t");
+        let rows: String =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(rows)).fetch_one(&mut from).await.expect("rows");
+        let copy =
+            format!("INSERT INTO {table} SELECT * FROM json_populate_recordset(null::{table}, $1::json)");
+        sqlx::query(sqlx::AssertSqlSafe(copy)).bind(rows).execute(&mut into).await.expect("they fit");
+    }
+    let text = unusable(Postgres::open(&options(old.url())).await);
+    assert!(text.contains("older than this program: migration 2 is missing"), "{text}");
+
+    Postgres::migrate(&options(old.url())).await.expect("it can be brought up");
+    let ledger = Ledger::over(open(old.url()).await);
+    let liveness = ledger.entries.open().await.expect("it can be read").liveness(None).await;
+    assert_eq!(liveness.expect("it can be read"), held);
+    let again = ledger.submit(write).await.expect("it was accepted");
+    assert_eq!((again.replayed, again.position), (true, receipt.position));
+    let answers = ledger.confirm(&[("acme/old", &card)]).await;
+    assert!(matches!(answers[..], [Confirmed::Done { revision: 1, lease: None, .. }]), "{answers:?}");
+    let leased = register("acme/old", &card).with_lease(Duration::from_secs(30));
+    ledger.submit(leased).await.expect("it is accepted");
 }
 
 #[tokio::test]

@@ -22,12 +22,17 @@ const FILL: &str = "
                1 + n / 4000, n
         FROM generate_series(0, 19999) n;
     INSERT INTO liveness
-        SELECT 'ns-' || n % 40, 'agent-' || n, 1, n, ARRAY[n], NULL FROM generate_series(0, 3999) n;";
+        SELECT 'ns-' || n % 40, 'agent-' || n, 1, n, ARRAY[n], NULL, 30000000, n FROM generate_series(0, 3999) n;
+    INSERT INTO service SELECT n * 1000000::bigint, n * 1000000::bigint FROM generate_series(1, 4000) n;
+    INSERT INTO replica
+        SELECT 'replica-' || n, 'replica-' || n, 'node', n, n, NULL, 0, '1', NULL, NULL, NULL, NULL,
+               (extract(epoch FROM now()) * 1000000)::bigint - n::bigint * 1000000
+        FROM generate_series(0, 9999) n;";
 
 /// A statement's arguments, and the indexes that its plan must use.
 fn expected(name: &str) -> (&'static str, &'static [&'static str]) {
     match name {
-        "head" => ("19000", &["entry_pkey"]),
+        "head" => ("19000", &["entry_pkey", "service_pkey"]),
         "page" => ("19000, 100, 8388608", &["entry_pkey", "revision_seq_key"]),
         "liveness" => ("3990, 5000", &["liveness_origin_confirmed_at_idx"]),
         "lookup" => (
@@ -36,10 +41,22 @@ fn expected(name: &str) -> (&'static str, &'static [&'static str]) {
             &["revision_pkey", "entry_pkey", "request_pkey", "liveness_pkey"],
         ),
         "forget" => ("10, 5000", &["request_at_idx"]),
+        "confirm" => (
+            "ARRAY['ns-7','ns-9'], ARRAY['agent-7','agent-9'], ARRAY[sha256('c'),sha256('c')]",
+            &["revision_pkey", "liveness_pkey", "service_pkey"],
+        ),
+        "tick" => ("2000000, 500000", &["service_pkey"]),
         "revision" => ("'ns-7', 'agent-7', 2", &["revision_pkey", "entry_pkey"]),
         "revisions" => {
             ("'ns-7', 'agent-7', 9223372036854775807, 15000, 20", &["revision_pkey", "entry_pkey"])
         }
+        "report" => (
+            "ARRAY['replica-7','new'], ARRAY['node','edge'], ARRAY[7,8], ARRAY[7,8], ARRAY[7,NULL]::bigint[], \
+             ARRAY[0,1], ARRAY['1','1'], ARRAY[NULL,'replica-7'], ARRAY[1,NULL]::bigint[], \
+             ARRAY[1,NULL]::bigint[], ARRAY[1,NULL]::bigint[], ARRAY[0,5], 'replica-7', 604800000000, 100",
+            &["replica_reported_at_idx", "replica_pkey"],
+        ),
+        "replicas" => ("60000000, 4000", &["replica_reported_at_idx"]),
         "card" => ("'ns-7', 'agent-7', 2", &["revision_pkey"]),
         other => panic!("statement `{other}` has no expected plan"),
     }
@@ -74,7 +91,8 @@ async fn check_all(connection: &mut PgConnection, circumstance: &str) {
         for index in indexes {
             assert!(plan.contains(index), "{name}, {circumstance}, does not use {index}:\n{plan}");
         }
-        assert!(!plan.contains("Sort") || name == "lookup", "{name}, {circumstance}, sorts:\n{plan}");
+        let sorts_its_arguments = matches!(name, "lookup" | "confirm");
+        assert!(!plan.contains("Sort") || sorts_its_arguments, "{name}, {circumstance}, sorts:\n{plan}");
     }
 }
 
@@ -83,7 +101,7 @@ async fn hot_statements_use_their_indexes() {
     let database = database().await;
     let mut kept = shared().await.connect(database.name()).await.expect("the cluster answers");
     let mut fresh = shared().await.connect(database.name()).await.expect("the cluster answers");
-    for table in ["entry", "revision", "request", "liveness"] {
+    for table in ["entry", "revision", "request", "liveness", "service", "replica"] {
         run(&mut kept, &format!("ALTER TABLE {table} SET (autovacuum_enabled = off)")).await;
     }
     run(&mut kept, "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan").await;

@@ -14,8 +14,9 @@ use bytes::Bytes;
 use cardfence::card::{Change, Class, Item};
 use cardfence::ledger::conformance::{Backend, Ledger};
 use cardfence::ledger::{
-    Body, CardKept, Entries, Entry, Error, Expect, Head, HeadReport, History, Kind, Liveness, Op, Outcome,
-    Reading, Receipt, Refusal, Registered, Revision, RevisionKind, Write, WriteError, Writes, chain,
+    Body, CardKept, Confirmed, Entries, Entry, Error, Expect, Head, HeadReport, History, Kind, Lease,
+    Liveness, Op, Origins, Outcome, Reading, Receipt, Refusal, Registered, Revision, RevisionKind, Write,
+    WriteError, Writes, chain,
 };
 use cardfence::proto::v1 as pb;
 use cardfence::proto::v1::admin_client::AdminClient;
@@ -74,7 +75,9 @@ async fn reached(server: Server, works_in: Box<dyn std::any::Any + Send + Sync>)
     let endpoint = Endpoint::from_shared(server.url()).unwrap();
     let wire = Arc::new(Wire { channel: endpoint.connect().await.unwrap(), endpoint });
     let entries: Arc<dyn Entries> = Arc::<Wire>::clone(&wire);
+    let origins: Arc<dyn Origins> = Arc::<Wire>::clone(&wire);
     let mut ledger = Ledger::remote(Arc::<Wire>::clone(&wire), entries, wire);
+    ledger.origins = Some(origins);
     ledger.keep.extend([Box::new(server), works_in]);
     ledger
 }
@@ -124,6 +127,46 @@ impl Writes for Wire {
             superseded: written.superseded,
             replayed: false,
         })
+    }
+}
+
+#[async_trait]
+impl Origins for Wire {
+    async fn confirm(&self, items: &[(AgentName, Digest)]) -> Result<Vec<Confirmed>, Error> {
+        let asked = items.iter().map(|(agent, digest)| pb::OriginItem {
+            agent: agent.to_string(),
+            content_digest: digest.tagged(),
+        });
+        let request = pb::ConfirmOriginRequest { items: asked.collect() };
+        let answer = RegistryClient::new(self.channel.clone()).confirm_origin(request).await;
+        let answer = answer.map_err(|status| failed(&status))?.into_inner();
+        let told = answer.items.into_iter().zip(items).map(|(item, (agent, _))| {
+            assert_eq!(item.agent, agent.as_str(), "answers come in the order of the items");
+            match item.outcome.expect("an outcome is said") {
+                pb::origin_outcome::Outcome::Confirmed(done) => {
+                    let freshness = done.freshness.as_ref().expect("an answer says how fresh it is");
+                    assert_eq!(freshness.origin_confirmed_at, done.origin_confirmed_at, "at once");
+                    let lease = done.lease_ttl_ms.map(|ttl| Lease {
+                        ttl: Duration::from_millis(ttl.try_into().unwrap()),
+                        confirmed: Duration::from_micros(
+                            done.lease_confirmed_us.unwrap().try_into().unwrap(),
+                        ),
+                    });
+                    let at = time(done.origin_confirmed_at.as_ref());
+                    Confirmed::Done { revision: done.revision, at, lease }
+                }
+                pb::origin_outcome::Outcome::Problem(problem) => {
+                    let revision = problem.revision.unwrap_or_default();
+                    match problem.reason.as_str() {
+                        "agent_not_found" => Confirmed::NotFound,
+                        "agent_retired" => Confirmed::Retired { revision },
+                        "pin_mismatch" => Confirmed::OtherDigest { revision },
+                        _ => panic!("{problem:?}"),
+                    }
+                }
+            }
+        });
+        Ok(told.collect())
     }
 }
 
@@ -286,7 +329,7 @@ impl Wire {
         let left = write.deadline.saturating_duration_since(Instant::now());
         let mut registry = RegistryClient::new(self.channel.clone());
         let answer = match &write.op {
-            Op::Register { card, release, source, .. } => {
+            Op::Register { card, release, source, ttl, .. } => {
                 let mut request = Request::new(pb::RegisterRequest {
                     agent: write.agent.to_string(),
                     card: card.bytes().clone(),
@@ -296,6 +339,8 @@ impl Wire {
                     note: write.note.clone(),
                     source: source.clone(),
                     dry_run: write.dry_run,
+                    ttl_ms: ttl.map(|ttl| ttl.as_millis().try_into().unwrap()),
+                    wait_replicated_ms: None,
                 });
                 request.set_timeout(left);
                 registry.register(request).await
@@ -307,6 +352,7 @@ impl Wire {
                     request_id: write.request_id.to_string(),
                     note: write.note.clone(),
                     dry_run: write.dry_run,
+                    wait_replicated_ms: None,
                 });
                 request.set_timeout(left);
                 registry.retire(request).await

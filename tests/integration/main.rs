@@ -23,6 +23,8 @@ mod ledger_sessions;
 mod ledger_wire;
 mod load;
 mod no_lie;
+mod origins;
+mod replicas;
 mod standby;
 mod support;
 mod traces;

@@ -5,7 +5,9 @@
 
 mod doubts;
 mod freshness;
+mod leases;
 mod random;
+mod replicas;
 mod servers;
 mod subscriber;
 mod support;

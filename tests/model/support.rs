@@ -27,8 +27,7 @@ pub(crate) fn node_with(
     clock: Clock,
     tune: impl FnOnce(&mut Tuning),
 ) -> Node {
-    let entries = Arc::new(Valved { inner: memory.clone(), valve: valve.clone() });
-    start(Parts { entries, ..Parts::over(memory, clock) }, tune)
+    start(Parts { entries: valve.before(memory), ..Parts::over(memory, clock) }, tune)
 }
 
 /// A node over a standby, each of the two behind a valve; it writes to the primary.
@@ -37,12 +36,9 @@ pub(crate) fn standby_node(
     (primary, authority): (&Memory, &Valve),
     clock: Clock,
 ) -> Node {
-    let valved = |inner: &Memory, valve: &Valve| -> Arc<dyn Entries> {
-        Arc::new(Valved { inner: inner.clone(), valve: valve.clone() })
-    };
     let parts = Parts {
-        entries: valved(standby, source),
-        authority: Some(valved(primary, authority)),
+        entries: source.before(standby),
+        authority: Some(authority.before(primary)),
         history: Arc::new(standby.clone()),
         ..Parts::over(primary, clock)
     };
@@ -78,6 +74,11 @@ impl Valve {
 
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::Acquire)
+    }
+
+    /// The entries of `memory`, as far as the valve lets them through.
+    pub(crate) fn before(&self, memory: &Memory) -> Arc<dyn Entries> {
+        Arc::new(Valved { inner: memory.clone(), valve: self.clone() })
     }
 
     async fn pass(&self) {
@@ -159,6 +160,7 @@ pub(crate) fn registering(name: &str, bytes: Bytes) -> Register {
         release: None,
         note: None,
         source: None,
+        ttl: None,
         dry_run: false,
     }
 }

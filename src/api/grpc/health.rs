@@ -16,7 +16,8 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 use crate::registry::Registry;
 
 /// Services that may be asked for; the empty name is the node.
-const SERVICES: &[&str] = &["", "cardfence.v1.Registry", "cardfence.v1.Watch", "cardfence.v1.Admin"];
+const SERVICES: &[&str] =
+    &["", "cardfence.v1.Registry", "cardfence.v1.Watch", "cardfence.v1.Replication", "cardfence.v1.Admin"];
 /// How often a subscriber's node is looked at while it is not ready.
 const LOOK: Duration = Duration::from_millis(100);
 

@@ -23,20 +23,26 @@ impl Service {
 impl pb::registry_server::Registry for Service {
     async fn register(&self, request: Request<pb::RegisterRequest>) -> Result<Response<pb::Written>, Status> {
         let call = call_of(&self.registry, &request);
-        let register = convert::register(request.into_inner())?;
-        answer(convert::written(self.registry.register(&call, register).await?))
+        let request = request.into_inner();
+        let wait = convert::replicated_wait(request.wait_replicated_ms)?;
+        let written = self.registry.register(&call, convert::register(request)?).await?;
+        answer(convert::written(self.registry.wait_replicated(&call, written, wait).await))
     }
 
     async fn retire(&self, request: Request<pb::RetireRequest>) -> Result<Response<pb::Written>, Status> {
         let call = call_of(&self.registry, &request);
-        let retire = convert::retire(request.into_inner())?;
-        answer(convert::written(self.registry.retire(&call, retire).await?))
+        let request = request.into_inner();
+        let wait = convert::replicated_wait(request.wait_replicated_ms)?;
+        let written = self.registry.retire(&call, convert::retire(request)?).await?;
+        answer(convert::written(self.registry.wait_replicated(&call, written, wait).await))
     }
 
     async fn rollback(&self, request: Request<pb::RollbackRequest>) -> Result<Response<pb::Written>, Status> {
         let call = call_of(&self.registry, &request);
-        let rollback = convert::rollback(request.into_inner())?;
-        answer(convert::written(self.registry.rollback(&call, rollback).await?))
+        let request = request.into_inner();
+        let wait = convert::replicated_wait(request.wait_replicated_ms)?;
+        let written = self.registry.rollback(&call, convert::rollback(request)?).await?;
+        answer(convert::written(self.registry.wait_replicated(&call, written, wait).await))
     }
 
     async fn resolve(&self, request: Request<pb::ResolveRequest>) -> Result<Response<pb::Resolved>, Status> {
@@ -102,6 +108,16 @@ impl pb::registry_server::Registry for Service {
                 Err(fits) => size = Some(shorter(fits)?),
             }
         }
+    }
+
+    async fn confirm_origin(
+        &self,
+        request: Request<pb::ConfirmOriginRequest>,
+    ) -> Result<Response<pb::ConfirmOriginResponse>, Status> {
+        let call = call_of(&self.registry, &request);
+        let items = convert::items(request.into_inner())?;
+        let (items, freshness) = self.registry.confirm_origins(&call, items).await?;
+        answer(convert::confirmed(items, &freshness))
     }
 
     async fn diff_revisions(

@@ -1,4 +1,4 @@
-//! `cardfence.v1.Replication`: the sessions of edges.
+//! `cardfence.v1.Replication`: the sessions of edges, and what they and nodes say to the node that they hang off.
 //!
 //! Each session is one task, which its response owns: when the connection or the caller is gone, so is the task. It
 //! answers one question after the other and holds one message at most that the edge has not taken; an edge that does
@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status, Streaming, async_trait};
 use tracing::Instrument as _;
 
 use super::convert::{self, Ask};
+use super::status::answer;
 use crate::proto::v1 as pb;
 use crate::registry::replicate::{Given, Source};
 use crate::registry::{Refusal, Registry};
@@ -69,6 +70,14 @@ impl pb::replication_server::Replication for Service {
             Session { source, answers, drain: self.drain.clone(), counted: Counted::one(&self.registry) };
         let task = tokio::spawn(session.run(request.into_inner()).instrument(tracing::debug_span!("edge")));
         Ok(Response::new(Answers { sent, _task: AbortOnDropHandle::new(task) }))
+    }
+
+    async fn report(
+        &self,
+        request: Request<pb::ReportRequest>,
+    ) -> Result<Response<pb::ReportResponse>, Status> {
+        self.registry.report(convert::report(request.into_inner())?)?;
+        answer(pb::ReportResponse {})
     }
 }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -21,7 +20,7 @@ use crate::proto::MESSAGE_MAX;
 use crate::proto::v1::admin_server::AdminServer;
 use crate::proto::v1::registry_server::RegistryServer;
 use crate::proto::v1::replication_server::ReplicationServer;
-use crate::registry::{Refusal, Registry};
+use crate::registry::{Allowance, Refusal, Registry};
 use crate::terms::Reason;
 
 /// Every path that is answered.
@@ -34,11 +33,14 @@ pub(super) const PATHS: &[&str] = &[
     "/cardfence.v1.Registry/ListAgents",
     "/cardfence.v1.Registry/GetRevision",
     "/cardfence.v1.Registry/ListRevisions",
+    "/cardfence.v1.Registry/ConfirmOrigin",
     "/cardfence.v1.Registry/DiffRevisions",
     "/cardfence.v1.Watch/Watermark",
     "/cardfence.v1.Watch/Watch",
     "/cardfence.v1.Admin/ReadLedger",
+    "/cardfence.v1.Admin/ListReplicas",
     "/cardfence.v1.Replication/Replicate",
+    "/cardfence.v1.Replication/Report",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
@@ -121,21 +123,25 @@ impl Wire {
             Ok(timeout) => timeout,
             Err(refusal) => return Status::from(refusal).into_http(),
         };
-        let call = services.use_cases.call(timeout);
+        let mut call = services.use_cases.call(timeout);
+        if let Some(allowance) = request.extensions().get::<Allowance>() {
+            call.allowance = allowance.clone();
+        }
+        let allowance = call.allowance.clone();
         let until = call.started + deadline::allowed(timeout, services.use_cases.settings());
         request.extensions_mut().insert(call);
-        let answered = match own {
-            "cardfence.v1.Registry" => timeout_at(until, services.registry.clone().call(request)).await,
-            "cardfence.v1.Watch" => {
-                timeout_at(until, services.watch.clone().answer(name, request)).await.map(Ok)
+        let answer = async {
+            match own {
+                "cardfence.v1.Registry" => infallible(services.registry.clone().call(request).await),
+                "cardfence.v1.Watch" => services.watch.clone().answer(name, request).await,
+                // Of a stream only its beginning is bounded so.
+                "cardfence.v1.Replication" => infallible(services.replication.clone().call(request).await),
+                _ => infallible(services.admin.clone().call(request).await),
             }
-            // Of a stream only its beginning is bounded so.
-            "cardfence.v1.Replication" => timeout_at(until, services.replication.clone().call(request)).await,
-            _ => timeout_at(until, services.admin.clone().call(request)).await,
         };
-        match answered {
-            Ok(answered) => typed(infallible(answered)),
-            Err(_) => {
+        match allowance.within(until, answer).await {
+            Some(answered) => typed(answered),
+            None => {
                 let writes = matches!(name, "Register" | "Retire" | "Rollback");
                 Status::from(deadline::over(writes)).into_http()
             }

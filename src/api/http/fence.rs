@@ -54,7 +54,15 @@ pub(super) fn read(params: &Params, headers: &HeaderMap) -> Result<Read, Refusal
 }
 
 fn wait(params: &Params) -> Result<Option<Duration>, Refusal> {
-    params.text(p::WAIT).map(|text| wire::duration(p::WAIT, text)).transpose().map_err(invalid)
+    duration(params, p::WAIT)
+}
+
+/// The duration that a parameter says.
+///
+/// # Errors
+/// `invalid_argument`.
+pub(super) fn duration(params: &Params, name: &'static str) -> Result<Option<Duration>, Refusal> {
+    params.text(name).map(|text| wire::duration(name, text)).transpose().map_err(invalid)
 }
 
 fn text(params: &Params) -> Result<wire::Fence, Refusal> {

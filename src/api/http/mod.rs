@@ -37,7 +37,7 @@ use axum::response::Response;
 use axum::routing::any;
 use http::header::ALLOW;
 
-use crate::registry::{Refusal, Registry};
+use crate::registry::{Allowance, Refusal, Registry};
 use crate::terms::Reason;
 use query::Params;
 use route::{Ask, Route};
@@ -132,7 +132,8 @@ fn asked(
     };
     let (parts, body) = request.into_parts();
     let params = Params::parse(parts.uri.query().unwrap_or(""), route.parameters)?;
-    Ok(Ask { captured, params, headers: parts.headers, body })
+    let allowance = parts.extensions.get::<Allowance>().cloned().unwrap_or_default();
+    Ok(Ask { captured, params, headers: parts.headers, body, allowance })
 }
 
 fn method_not_allowed(path: &'static str) -> Response {

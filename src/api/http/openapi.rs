@@ -105,6 +105,8 @@ fn request_body(sent: Sent) -> Option<RequestBody> {
         Sent::Nothing => return None,
         Sent::Card => ("An A2A Agent Card of any generation", document_schema()),
         Sent::Batch => ("Agents, each with its fence", refers::<wire::BatchRequest>()),
+        Sent::Confirm => ("The digest of the card that the agent serves", refers::<wire::Confirm>()),
+        Sent::ConfirmBatch => ("Agents, each with its card's digest", refers::<wire::ConfirmBatch>()),
     };
     let body = RequestBodyBuilder::new()
         .description(Some(about))
@@ -122,11 +124,14 @@ fn response(answer: &Answer) -> Response {
         Shape::Envelope => Some((json, refers::<wire::Envelope>())),
         Shape::Registered => Some((json, refers::<wire::Registered>())),
         Shape::Batch => Some((json, refers::<wire::BatchAnswer>())),
+        Shape::Confirmation => Some((json, refers::<wire::Confirmation>())),
+        Shape::Confirmed => Some((json, refers::<wire::ConfirmAnswer>())),
         Shape::Agents => Some((json, refers_to(&list_of::<wire::AgentItem>()))),
         Shape::Revisions => Some((json, refers_to(&list_of::<wire::RevisionItem>()))),
         Shape::Revision => Some((json, refers::<wire::RevisionItem>())),
         Shape::Diff => Some((json, refers::<wire::Diff>())),
         Shape::Watermark => Some((json, refers::<wire::Watermark>())),
+        Shape::Replicas => Some((json, refers_to(&list_of::<wire::ReplicaItem>()))),
         Shape::Ledger => Some(("application/x-ndjson", refers::<wire::LedgerEntry>())),
         Shape::Events => Some(("text/event-stream", text())),
         Shape::Health => Some((json, refers::<wire::Health>())),
@@ -172,8 +177,14 @@ fn components() -> Components {
     add::<wire::Registered>(&mut all);
     add::<wire::BatchRequest>(&mut all);
     add::<wire::BatchAnswer>(&mut all);
+    add::<wire::Confirm>(&mut all);
+    add::<wire::ConfirmBatch>(&mut all);
+    add::<wire::Confirmation>(&mut all);
+    add::<wire::ConfirmAnswer>(&mut all);
     add_as::<wire::List<wire::AgentItem>>(list_of::<wire::AgentItem>(), &mut all);
     add_as::<wire::List<wire::RevisionItem>>(list_of::<wire::RevisionItem>(), &mut all);
+    add_as::<wire::List<wire::ReplicaItem>>(list_of::<wire::ReplicaItem>(), &mut all);
+    add::<wire::ReplicaItem>(&mut all);
     add::<wire::RevisionItem>(&mut all);
     add::<wire::Diff>(&mut all);
     add::<wire::Watermark>(&mut all);

@@ -101,16 +101,23 @@ pub(super) const PAST: &[Parameter] =
 pub(super) const EXPECT_REVISION: &str = "expect_revision";
 pub(super) const DRY_RUN: &str = "dry_run";
 pub(super) const NOTE: &str = "note";
+pub(super) const WAIT_REPLICATED: &str = "wait_replicated";
 
 /// What every write may say.
 pub(super) const WRITE: &[Parameter] = &[
     parameter(EXPECT_REVISION, Kind::Text, "The revision that must be current, or `<number>@<position>`"),
     parameter(DRY_RUN, Kind::Flag, "Judge everything and write nothing"),
     parameter(NOTE, Kind::Text, "For people, at most 4,096 bytes"),
+    parameter(
+        WAIT_REPLICATED,
+        Kind::Text,
+        "A duration of at most 60s to wait, once it is done, for all replicas to apply it; `replicas` says who has",
+    ),
 ];
 
 pub(super) const RELEASE: &str = "release";
 pub(super) const SOURCE: &str = "source";
+pub(super) const TTL: &str = "ttl";
 
 pub(super) const REGISTER: &[Parameter] = &[
     parameter(
@@ -119,6 +126,11 @@ pub(super) const REGISTER: &[Parameter] = &[
         "SemVer or an integer of the pipeline; a lower one than before is refused",
     ),
     parameter(SOURCE, Kind::Text, "Where the card came from, for people"),
+    parameter(
+        TTL,
+        Kind::Text,
+        "A lease, 1s to 30d: an agent that is not confirmed for so long is told as `unconfirmed`",
+    ),
 ];
 
 pub(super) const TO: &str = "to";
@@ -187,6 +199,10 @@ pub(super) const PROOF: &[Parameter] = &[
     parameter(STREAM, Kind::Text, "The stream on which a checkpoint with `nonce` is wanted"),
     parameter(NONCE, Kind::Text, "1 to 128 visible ASCII characters, for the checkpoint"),
 ];
+pub(super) const WITHIN: &str = "within";
+
+pub(super) const REPLICAS: &[Parameter] =
+    &[parameter(WITHIN, Kind::Text, "Those that reported within this duration, by default 1h, at most 7d")];
 
 pub(super) const LIMIT: &str = "limit";
 

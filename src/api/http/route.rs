@@ -10,7 +10,7 @@ use http::{HeaderMap, Method};
 use super::parameter::Parameter;
 use super::query::{Params, whole_number};
 use super::{Http, fence, routes};
-use crate::registry::{Read, Refusal};
+use crate::registry::{Allowance, Read, Refusal};
 use crate::terms::AgentName;
 
 /// One method of one path.
@@ -65,6 +65,8 @@ pub(super) enum Sent {
     Nothing,
     Card,
     Batch,
+    Confirm,
+    ConfirmBatch,
 }
 
 /// An answer that a route gives when it does not refuse.
@@ -87,11 +89,14 @@ pub(super) enum Shape {
     Envelope,
     Registered,
     Batch,
+    Confirmation,
+    Confirmed,
     Agents,
     Revisions,
     Revision,
     Diff,
     Watermark,
+    Replicas,
     Ledger,
     Events,
     Health,
@@ -106,6 +111,8 @@ pub(super) struct Ask {
     pub(super) params: Params,
     pub(super) headers: HeaderMap,
     pub(super) body: Body,
+    /// What the layer that bounds the request lets it take.
+    pub(super) allowance: Allowance,
 }
 
 impl Ask {

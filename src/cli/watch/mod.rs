@@ -1,7 +1,7 @@
 //! `cardfence watch`: what happens to agents, as it happens.
 //!
 //! The command goes on from the last position that came when a stream ends or breaks, so nothing is missed and nothing
-//! is told twice. It ends when it is told to stop, and when nobody reads what it prints.
+//! is told twice. It ends when it is told to stop, and at the first line that nobody reads.
 
 pub(super) mod events;
 

@@ -247,7 +247,11 @@ impl Agent {
 
 /// Whether the card passes what the fence asks of content.
 fn passes(fence: &Fence, revision: u64, card: &Card) -> bool {
-    let origin =
-        Origin { registered_at: Timestamp::from_micros(0), confirmed_at: None, redeploy_interval: None };
+    let origin = Origin {
+        registered_at: Timestamp::from_micros(0),
+        confirmed_at: None,
+        redeploy_interval: None,
+        lease: None,
+    };
     fence.content(&Facts { revision, card, origin, authority_wall: None }).is_none()
 }

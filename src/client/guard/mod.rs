@@ -19,6 +19,7 @@
 //! [`check`](super::check). It holds no lock across a wait, and waits only as long as the discovery and one bounded
 //! report do.
 
+mod core;
 mod error;
 mod intent;
 mod known;
@@ -28,22 +29,21 @@ mod reports;
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use serde_json::Value;
-use tokio::time::timeout;
 
 use super::answer::{self, Ask, Discovery, Resolved, Revision};
 use super::check::{Checked, Finding, Strictness, judge};
 use super::events::Observed;
 use crate::card::{Card, Change};
-use crate::clock::{Clock, Moment};
+use crate::clock::Clock;
 use crate::fence::Fence;
 use crate::terms::{AgentName, MaxStaleness, Reason, Retry};
 
+use self::core::Core;
 use self::intent::Agreement;
 use self::known::{Known, Standing};
 use self::observe::Observer;
@@ -53,15 +53,6 @@ pub use self::intent::{Intent, Negotiated};
 pub use self::memo::{Copy, Revalidate};
 pub use self::observe::{Counts, Event};
 pub use self::reports::{NoReports, Report, Reported, Reports};
-
-/// When a question was asked, and of which history.
-#[derive(Debug)]
-struct Asked {
-    at: Moment,
-    history: u64,
-}
-
-type Read = Result<Resolved, answer::Error>;
 
 /// How a guard judges.
 #[derive(Debug, Clone)]
@@ -107,15 +98,6 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Guard<D, R = NoReports> {
     core: Arc<Core<D, R>>,
-}
-
-#[derive(Debug)]
-struct Core<D, R> {
-    discovery: Arc<D>,
-    reports: Arc<R>,
-    settings: Settings,
-    known: Known,
-    observer: Observer,
 }
 
 /// That a task may go on.
@@ -442,70 +424,6 @@ impl<D: Discovery + 'static, R: Reports + 'static> Guard<D, R> {
                 }
                 reading.await
             }
-        }
-    }
-}
-
-impl<D: Discovery, R: Reports> Core<D, R> {
-    /// The moment of a question that is about to be asked.
-    fn asks(&self) -> Asked {
-        let history = self.discovery.history();
-        self.known.of_history(history);
-        Asked { at: self.settings.clock.now(), history }
-    }
-
-    /// Keeps what was just read, unless it is suspect.
-    fn adopt(&self, resolved: &Resolved, asked: &Asked) -> Standing {
-        let history = self.discovery.history();
-        self.known.of_history(history);
-        let keep = history == asked.history;
-        let standing = self.known.adopt(resolved, keep, &asked.at, &self.settings.clock.now());
-        if standing == Standing::Released {
-            let agent = resolved.revision.agent.clone();
-            let content_digest = resolved.card().content_digest();
-            self.observer.tell(Event::Released { agent, content_digest });
-        }
-        standing
-    }
-
-    /// What is kept of a read that was just made on evidence, and of the report that was sent beside it.
-    fn has_read(&self, asked: &Asked, report: &Report, read: &Read, reported: Result<Reported, String>) {
-        let (agent, content_digest) = (report.agent.clone(), report.content_digest);
-        self.observer.tell(match reported {
-            Ok(Reported::Taken) => Event::DriftReported { agent: agent.clone(), content_digest },
-            Ok(Reported::Unsupported) => Event::DriftUnsupported { agent: agent.clone() },
-            Err(cause) => Event::DriftFailed { agent: agent.clone(), cause },
-        });
-        self.observer.tell(match read {
-            Ok(fresh) => {
-                self.adopt(fresh, asked);
-                Event::Refetched { agent, revision: fresh.revision.number }
-            }
-            Err(error) => Event::RefetchFailed { agent, cause: error.to_string() },
-        });
-    }
-}
-
-impl<D: Discovery + 'static, R: Reports + 'static> Core<D, R> {
-    /// Reads the agent as it is now, and tells the registry what was found. Does not keep the guard alive: what is kept
-    /// there for others to share must not be what keeps it.
-    fn reread(core: &Arc<Self>, report: Report) -> impl Future<Output = Option<Resolved>> + Send + use<D, R> {
-        let (discovery, reports) = (Arc::clone(&core.discovery), Arc::clone(&core.reports));
-        let (clock, within, core) =
-            (core.settings.clock.clone(), core.settings.report_within, Arc::downgrade(core));
-        async move {
-            let asked = Asked { at: clock.now(), history: discovery.history() };
-            let fence =
-                Fence { max_staleness: Some(MaxStaleness::Within(Duration::ZERO)), ..Fence::default() };
-            let ask = Ask { origin: true, ..Ask::new(&report.agent, &fence) };
-            let reported = timeout(within, reports.report(&report));
-            let (read, reported) = futures::join!(discovery.discover(ask), reported);
-            let reported = match reported {
-                Ok(outcome) => outcome.map_err(|error| error.to_string()),
-                Err(_) => Err("no answer in time".to_owned()),
-            };
-            core.upgrade()?.has_read(&asked, &report, &read, reported);
-            read.ok()
         }
     }
 }

@@ -146,6 +146,7 @@ fn rows(txn: &dyn Txn, name: &str) -> Rows {
         origin_confirmed_at: txn.now(),
         registers: vec![txn.now()],
         release: None,
+        lease: None,
     };
     Rows {
         entries: vec![entry],

@@ -24,16 +24,17 @@ macro_rules! server {
     };
 }
 
-/// The head, the digest at $1, and what the server says of itself.
+/// The head, the digest at $1, the service clock, and what the server says of itself.
 pub(super) const HEAD: &str = concat!(
     "SELECT pg_is_in_recovery() AS in_recovery, l.id AS ledger_id, h.seq, h.digest,
-            a.digest AS digest_at_asked,
+            a.digest AS digest_at_asked, s.elapsed,
             (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros, ",
     server!(),
     "
      FROM ledger l
      LEFT JOIN LATERAL (SELECT seq, digest FROM entry ORDER BY seq DESC LIMIT 1) h ON true
      LEFT JOIN LATERAL (SELECT digest FROM entry WHERE seq = $1 LIMIT 1) a ON true
+     LEFT JOIN LATERAL (SELECT elapsed FROM service ORDER BY elapsed DESC LIMIT 1) s ON true
      WHERE l.one"
 );
 
@@ -57,7 +58,7 @@ pub(super) const PAGE: &str = concat!(
 
 /// What was confirmed at or after $1, oldest first, at most $2 rows.
 pub(super) const LIVENESS: &str = "
-    SELECT namespace, name, revision, origin_confirmed_at, registers FROM liveness
+    SELECT namespace, name, revision, origin_confirmed_at, registers, ttl, confirmed_service FROM liveness
     WHERE origin_confirmed_at >= $1 ORDER BY origin_confirmed_at LIMIT $2";
 
 #[async_trait]

@@ -42,7 +42,11 @@ type PgQuery = Query<'static, sqlx::Postgres, PgArguments>;
 
 impl Postgres {
     /// Runs a read on one of the history sessions; once more when a kept session turns out to be dead.
-    async fn ask(&self, doing: &str, query: impl Fn() -> PgQuery + Send + Sync) -> Result<Vec<PgRow>, Error> {
+    pub(super) async fn ask(
+        &self,
+        doing: &str,
+        query: impl Fn() -> PgQuery + Send + Sync,
+    ) -> Result<Vec<PgRow>, Error> {
         let asked = async {
             let mut lease = self.history.lease().await?;
             let read = match lease.session.read(query()).await {

@@ -24,7 +24,9 @@ const TABLE: &str = "cardfence_migration";
 
 fn migrator() -> Migrator {
     let ledger = include_str!("../../../migrations/postgres/0001_ledger.sql");
-    let files = [(1, "ledger", ledger)];
+    let service = include_str!("../../../migrations/postgres/0002_service.sql");
+    let replicas = include_str!("../../../migrations/postgres/0003_replicas.sql");
+    let files = [(1, "ledger", ledger), (2, "service", service), (3, "replicas", replicas)];
     let migrations = files.into_iter().map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     });

@@ -3,8 +3,8 @@
 //! # Sessions
 //!
 //! Nothing is shared between what must not wait for each other: history reads have a few sessions of their
-//! own (`lease`), the writer keeps one between transactions, every [`Reading`](super::Reading) owns one, and
-//! the nudge has one. All are opened in one place (`session`), which tries a list of servers in order, since
+//! own (`lease`), confirmations of origins have two, the writer and the reports keep one each, every
+//! [`Reading`](super::Reading) owns one, and the nudge has one. All are opened in one place (`session`), which tries a list of servers in order, since
 //! sqlx knows no URLs with several hosts. A session goes back to its keeper only after a clean exchange: a call
 //! that failed, timed out or was dropped closes its connection, and no cancel is ever sent (one that comes late
 //! would hit the next statement). So nothing that happened on a broken connection can be seen on a later one.
@@ -29,6 +29,8 @@ mod history;
 mod lease;
 mod migrate;
 mod nudge;
+mod origins;
+mod replicas;
 mod row;
 mod session;
 mod transact;
@@ -51,17 +53,24 @@ pub use self::session::Options;
 const STEP: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(30);
 
+/// Confirmations that are under way at once, ticks included; one more waits for one of them.
+const ORIGINS_SESSIONS: usize = 2;
+
 /// The statements that every read, confirmation and batch runs, by name: for the test of their plans.
 #[cfg(any(test, feature = "testing"))]
-pub const HOT_STATEMENTS: [(&str, &str); 8] = [
+pub const HOT_STATEMENTS: [(&str, &str); 12] = [
     ("head", follow::HEAD),
     ("page", follow::PAGE),
     ("liveness", follow::LIVENESS),
     ("lookup", transact::LOOKUP),
     ("forget", transact::FORGET),
+    ("confirm", origins::CONFIRM),
+    ("tick", origins::TICK),
     ("revision", history::ONE),
     ("revisions", history::SOME),
     ("card", history::CARD),
+    ("report", replicas::REPORT),
+    ("replicas", replicas::REPLICAS),
 ];
 
 /// A ledger in a PostgreSQL database. Clones share it.
@@ -70,6 +79,8 @@ pub struct Postgres {
     connector: Arc<Connector>,
     history: Sessions,
     writer: Sessions,
+    origins: Sessions,
+    reports: Sessions,
     committed: Arc<Notify>,
 }
 
@@ -98,6 +109,8 @@ impl Postgres {
         Self {
             history: Sessions::new(Arc::clone(&connector), Role::History, options.history_sessions),
             writer: Sessions::new(Arc::clone(&connector), Role::Writer, 1),
+            origins: Sessions::new(Arc::clone(&connector), Role::Origins, ORIGINS_SESSIONS),
+            reports: Sessions::new(Arc::clone(&connector), Role::Report, 1),
             connector,
             committed: Arc::default(),
         }

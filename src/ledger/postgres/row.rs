@@ -5,9 +5,10 @@ use std::time::Duration;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::ledger::stored::{self, StoredRevision};
+use crate::ledger::stored::{self, StoredReplica, StoredRevision};
 use crate::ledger::{
-    CardKept, Entry, Error, Head, HeadReport, Liveness, PriorRequest, Revision, Seen, SeenRevision, chain,
+    CardKept, Confirmed, Entry, Error, Head, HeadReport, Liveness, PriorRequest, Replica, Revision, Seen,
+    SeenRevision, chain,
 };
 use crate::terms::{Tag, Timestamp};
 
@@ -23,6 +24,8 @@ struct PgHead {
     seq: Option<i64>,
     digest: Option<Vec<u8>>,
     micros: i64,
+    /// The service clock; none only where its rows were removed by hand.
+    elapsed: Option<i64>,
 }
 
 impl PgHead {
@@ -32,6 +35,7 @@ impl PgHead {
             seq: row.try_get("seq")?,
             digest: row.try_get("digest")?,
             micros: row.try_get("micros")?,
+            elapsed: row.try_get("elapsed")?,
         })
     }
 
@@ -45,24 +49,25 @@ impl PgHead {
     }
 }
 
-/// The ledger's id, its head and the server's clock.
-pub(super) fn head(row: &PgRow) -> Result<(String, Head, Timestamp), Error> {
+/// The ledger's id, its head, the server's clock and the service clock.
+pub(super) fn head(row: &PgRow) -> Result<(String, Head, Timestamp, Duration), Error> {
     let row = PgHead::from_row(row).map_err(unreadable)?;
     let head = row.head()?;
-    Ok((row.ledger_id, head, Timestamp::from_micros(row.micros)))
+    let service = stored::duration(row.elapsed.unwrap_or(0))?;
+    Ok((row.ledger_id, head, Timestamp::from_micros(row.micros), service))
 }
 
 pub(super) fn head_report(row: &PgRow, asked: u64) -> Result<HeadReport, Error> {
     let in_recovery = row.try_get("in_recovery").map_err(unreadable)?;
     let at_asked: Option<Vec<u8>> = row.try_get("digest_at_asked").map_err(unreadable)?;
-    let (ledger_id, head, wall) = head(row)?;
+    let (ledger_id, head, wall, service) = head(row)?;
     let digest = match at_asked {
         Some(bytes) => Some(stored::digest(&bytes)?),
         None if asked == 0 => Some(chain::origin(&ledger_id)),
         None => None,
     };
     let tag_at_asked = digest.as_ref().map(Tag::from);
-    let (age, hops, service) = (Some(Duration::ZERO), 0, Duration::ZERO);
+    let (age, hops) = (Some(Duration::ZERO), 0);
     Ok(HeadReport { ledger_id, in_recovery, head, tag_at_asked, wall, age, hops, service })
 }
 
@@ -116,13 +121,59 @@ pub(super) fn liveness(row: &PgRow) -> Result<Liveness, Error> {
         (row.try_get("namespace").map_err(unreadable)?, row.try_get("name").map_err(unreadable)?);
     let confirmed: i64 = row.try_get("origin_confirmed_at").map_err(unreadable)?;
     let revision: i64 = row.try_get("revision").map_err(unreadable)?;
+    let ttl: Option<i64> = row.try_get("ttl").map_err(unreadable)?;
+    let service: i64 = row.try_get("confirmed_service").map_err(unreadable)?;
     Ok(Liveness {
         agent: stored::agent(&name.0, &name.1)?,
         revision: stored::number(revision)?,
         origin_confirmed_at: Timestamp::from_micros(confirmed),
         registers: registers(row.try_get("registers").map_err(unreadable)?),
-        lease: None,
+        lease: stored::lease(ttl, service)?,
     })
+}
+
+/// What a confirmation came to, by what was current in its snapshot; `None`: a register was on its way, and has
+/// made another revision current since.
+pub(super) fn confirmed(row: &PgRow) -> Result<Option<Confirmed>, Error> {
+    let read = || {
+        let revision: Option<i64> = row.try_get("revision")?;
+        let equal: Option<bool> = row.try_get("equal")?;
+        let at: Option<i64> = row.try_get("at")?;
+        let lease: (Option<i64>, Option<i64>) = (row.try_get("ttl")?, row.try_get("confirmed_service")?);
+        Ok((revision, equal, at, lease))
+    };
+    let (revision, equal, at, (ttl, service)) = read().map_err(unreadable)?;
+    let Some(revision) = revision else { return Ok(Some(Confirmed::NotFound)) };
+    let revision = stored::number(revision)?;
+    Ok(match (equal, at) {
+        (None, _) => Some(Confirmed::Retired { revision }),
+        (Some(false), _) => Some(Confirmed::OtherDigest { revision }),
+        (Some(true), None) => None,
+        (Some(true), Some(at)) => {
+            let at = Timestamp::from_micros(at);
+            Some(Confirmed::Done { revision, at, lease: stored::lease(ttl, service.unwrap_or(0))? })
+        }
+    })
+}
+
+pub(super) fn replica(row: &PgRow) -> Result<Replica, Error> {
+    let read = || {
+        Ok(StoredReplica {
+            replica: row.try_get("replica")?,
+            role: row.try_get("role")?,
+            seq: row.try_get("seq")?,
+            tag: row.try_get("tag")?,
+            staleness_us: row.try_get("staleness_us")?,
+            hops: row.try_get("hops")?,
+            version: row.try_get("version")?,
+            via: row.try_get("via")?,
+            omitted: row.try_get("omitted")?,
+            omitted_seq: row.try_get("omitted_seq")?,
+            omitted_tag: row.try_get("omitted_tag")?,
+            silent_us: row.try_get("silent_us")?,
+        })
+    };
+    read().map_err(unreadable)?.into_replica()
 }
 
 fn registers(micros: Option<Vec<i64>>) -> Vec<Timestamp> {
@@ -135,6 +186,7 @@ struct PgSeen {
     request: Option<PgRequest>,
     registers: Option<Vec<i64>>,
     release: Option<String>,
+    confirmed_at: Option<i64>,
     digest_at_expected: Option<Vec<u8>>,
 }
 
@@ -187,6 +239,7 @@ impl PgSeen {
             request,
             registers: row.try_get("registers")?,
             release: row.try_get("release")?,
+            confirmed_at: row.try_get("origin_confirmed_at")?,
             digest_at_expected: row.try_get("digest_at_expected")?,
         })
     }
@@ -226,6 +279,7 @@ pub(super) fn seen(row: &PgRow, ledger_id: &str, expect_seq: Option<u64>) -> Res
         request,
         release: row.release,
         registers: registers(row.registers),
+        confirmed_at: row.confirmed_at.map(Timestamp::from_micros),
         digest_at_expected,
     })
 }

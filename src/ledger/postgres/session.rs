@@ -12,7 +12,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Row as _};
 
 use super::error::error;
-use super::{READ, STEP, transact};
+use super::{READ, STEP, origins, transact};
 use crate::ledger::Error;
 
 /// A server that was not there for so long is given up.
@@ -88,6 +88,10 @@ pub(super) enum Role {
     /// The view's feed, which may load a lot.
     Follow,
     Writer,
+    /// Confirms origins and ticks.
+    Origins,
+    /// What may be lost, since it is said again.
+    Report,
     Nudge,
     Migrate,
 }
@@ -102,11 +106,14 @@ impl Role {
         let (statement, read_only) = match self {
             Self::History => (STEP - Duration::from_millis(500), true),
             Self::Follow => (READ - Duration::from_millis(500), true),
-            Self::Writer | Self::Nudge => (STEP - Duration::from_millis(500), false),
+            Self::Writer | Self::Origins | Self::Report | Self::Nudge => {
+                (STEP - Duration::from_millis(500), false)
+            }
             Self::Migrate => (Duration::ZERO, false),
         };
+        let lossy = if self == Self::Report { "SET synchronous_commit = off;" } else { "" };
         format!(
-            "SET statement_timeout = {}; SET default_transaction_read_only = {read_only}; \
+            "{lossy} SET statement_timeout = {}; SET default_transaction_read_only = {read_only}; \
              SET idle_session_timeout = 0; SET enable_seqscan = off; SET jit = off; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
              SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000;",
             statement.as_millis()
@@ -224,8 +231,10 @@ impl Connector {
         if !pooled {
             best_effort(&mut connection).await.map_err(|e| failed(&e))?;
         }
-        if role == Role::Writer && !pooled {
-            transact::prepare(&mut connection).await.map_err(|e| failed(&e))?;
+        match role {
+            Role::Writer if !pooled => transact::prepare(&mut connection).await.map_err(|e| failed(&e))?,
+            Role::Origins if !pooled => origins::prepare(&mut connection).await.map_err(|e| failed(&e))?,
+            _ => {}
         }
         Ok(Session { connection, pooled, server: facts.started })
     }
@@ -342,6 +351,19 @@ impl Session {
         let rows = query.persistent(false).fetch_all(&mut self.connection).await?;
         sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
         Ok(rows)
+    }
+
+    /// Runs a write that is a transaction of its own, and may be lost.
+    pub(super) async fn write(
+        &mut self,
+        query: Query<'_, sqlx::Postgres, PgArguments>,
+    ) -> Result<(), sqlx::Error> {
+        if !self.pooled {
+            return query.execute(&mut self.connection).await.map(drop);
+        }
+        sqlx::raw_sql("BEGIN; SET LOCAL synchronous_commit = off").execute(&mut self.connection).await?;
+        query.persistent(false).execute(&mut self.connection).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut self.connection).await.map(drop)
     }
 
     /// Runs a statement inside of a write transaction.

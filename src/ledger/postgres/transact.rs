@@ -8,6 +8,7 @@
 //! was held for as long as the node was frozen). It does nothing for a socket of the same machine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::postgres::PgRow;
@@ -44,9 +45,10 @@ pub(super) const BEGIN: &str = "
         WHERE current_setting('synchronous_commit') = 'off';
     SELECT pg_advisory_xact_lock(7161130658036018787);
     SELECT l.id AS ledger_id, h.seq, h.digest,
-           (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros
+           (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros, s.elapsed
     FROM ledger l
     LEFT JOIN LATERAL (SELECT seq, digest FROM entry ORDER BY seq DESC LIMIT 1) h ON true
+    LEFT JOIN LATERAL (SELECT elapsed FROM service ORDER BY elapsed DESC LIMIT 1) s ON true
     WHERE l.one";
 
 /// What each write of a batch is compared with. Every part is one step down a primary key: a lateral part with
@@ -58,7 +60,7 @@ pub(super) const LOOKUP: &str = "
            coalesce(c.raw_digest, before.raw_digest) AS last_card,
            q.names AS request_names, q.outcome AS request_outcome, q.revision AS request_revision,
            q.seq AS request_seq, q.digest AS request_digest, q.change AS request_change,
-           v.registers, v.release, x.digest AS digest_at_expected
+           v.registers, v.release, v.origin_confirmed_at, x.digest AS digest_at_expected
     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
          WITH ORDINALITY AS k (namespace, name, principal, request_id, expect_seq, place)
     LEFT JOIN LATERAL (
@@ -82,7 +84,7 @@ pub(super) const LOOKUP: &str = "
         LIMIT 1
     ) q ON true
     LEFT JOIN LATERAL (
-        SELECT l.registers, l.release FROM liveness l
+        SELECT l.registers, l.release, l.origin_confirmed_at FROM liveness l
         WHERE l.namespace = k.namespace AND l.name = k.name
         LIMIT 1
     ) v ON true
@@ -105,15 +107,19 @@ pub(super) const APPEND: &str = "
         SELECT * FROM unnest($14::text[], $15::text[], $16::bytea[], $17::text[], $18::text[],
                              $19::text[], $20::bigint[], $21::bigint[])
     )
-    INSERT INTO liveness (namespace, name, revision, origin_confirmed_at, registers, release)
-    SELECT namespace, name, revision, confirmed, registers::bigint[], release
-    FROM unnest($22::text[], $23::text[], $24::bigint[], $25::bigint[], $26::text[], $27::text[])
-         AS l (namespace, name, revision, confirmed, registers, release)
+    INSERT INTO liveness
+        (namespace, name, revision, origin_confirmed_at, registers, release, ttl, confirmed_service)
+    SELECT namespace, name, revision, confirmed, registers::bigint[], release, ttl, service
+    FROM unnest($22::text[], $23::text[], $24::bigint[], $25::bigint[], $26::text[], $27::text[],
+                $28::bigint[], $29::bigint[])
+         AS l (namespace, name, revision, confirmed, registers, release, ttl, service)
     ON CONFLICT ON CONSTRAINT liveness_pkey DO UPDATE SET
         revision = excluded.revision,
         origin_confirmed_at = excluded.origin_confirmed_at,
         registers = excluded.registers,
-        release = excluded.release";
+        release = excluded.release,
+        ttl = excluded.ttl,
+        confirmed_service = excluded.confirmed_service";
 
 /// The oldest requests of before $1, at most $2. Nobody else deletes while the lock is held.
 pub(super) const FORGET: &str = "
@@ -144,9 +150,10 @@ impl Store for Postgres {
             };
             let row = began.map_err(|error| self::error("begin", &error))?;
             let row = row.ok_or_else(|| Error::Unusable("the database holds no ledger".to_owned()))?;
-            let (ledger_id, head, now) = row::head(&row)?;
+            let (ledger_id, head, now, service) = row::head(&row)?;
             let committed = Arc::clone(&self.committed);
-            Ok(PgTransaction { lease: Some(lease), ledger_id, head, now, wrote: false, committed })
+            let lease = Some(lease);
+            Ok(PgTransaction { lease, ledger_id, head, now, service, wrote: false, committed })
         };
         let transaction = bounded("begin", begun).await?;
         Ok(Box::new(transaction))
@@ -156,10 +163,13 @@ impl Store for Postgres {
 async fn begin(lease: &mut Lease) -> Result<Option<PgRow>, sqlx::Error> {
     let rows = sqlx::raw_sql(BEGIN).fetch_all(lease.session.connection()).await?;
     // One row of the lock, perhaps one of the setting, and last the head. Without a ledger the last is the lock's.
-    Ok(rows.into_iter().next_back().filter(|row| sqlx::Row::len(row) == 4))
+    Ok(rows.into_iter().next_back().filter(|row| sqlx::Row::len(row) == 5))
 }
 
-async fn bounded<T>(doing: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn bounded<T>(
+    doing: &str,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     let call = call.instrument(tracing::debug_span!("sql", statement = doing));
     tokio::time::timeout(STEP, call).await.unwrap_or_else(|_| {
         Err(Error::Unavailable(format!("{doing}: no answer within {} ms", STEP.as_millis())))
@@ -173,6 +183,7 @@ struct PgTransaction {
     ledger_id: String,
     head: Head,
     now: Timestamp,
+    service: Duration,
     wrote: bool,
     committed: Arc<Notify>,
 }
@@ -209,6 +220,10 @@ impl Txn for PgTransaction {
 
     fn now(&self) -> Timestamp {
         self.now
+    }
+
+    fn service(&self) -> Duration {
+        self.service
     }
 
     async fn lookup(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Error> {
@@ -263,7 +278,9 @@ impl Txn for PgTransaction {
             .bind(column(liveness, |row| stored::count(row.revision)))
             .bind(column(liveness, |row| row.origin_confirmed_at.as_micros()))
             .bind(column(liveness, |row| array(&row.registers)))
-            .bind(column(liveness, |row| row.release.as_deref()));
+            .bind(column(liveness, |row| row.release.as_deref()))
+            .bind(column(liveness, |row| row.lease.map(|lease| stored::micros(lease.ttl))))
+            .bind(column(liveness, |row| row.lease.map_or(0, |lease| stored::micros(lease.confirmed))));
         self.run("append", query).await?;
         self.wrote |= !entries.is_empty();
         Ok(())
@@ -305,7 +322,7 @@ impl Txn for PgTransaction {
 }
 
 /// One column of a batch, for `unnest`.
-fn column<'a, R, T>(rows: &'a [R], cell: impl Fn(&'a R) -> T) -> Vec<T> {
+pub(super) fn column<'a, R, T>(rows: &'a [R], cell: impl Fn(&'a R) -> T) -> Vec<T> {
     rows.iter().map(cell).collect()
 }
 

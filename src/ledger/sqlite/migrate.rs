@@ -42,9 +42,23 @@ pub(super) async fn apply(connection: &mut SqliteConnection, path: &Path) -> Res
 }
 
 fn migrator() -> Migrator {
+    migrator_to(i64::MAX)
+}
+
+/// Makes the first schema there was.
+#[cfg(test)]
+pub(super) fn only_first() -> Migrator {
+    migrator_to(1)
+}
+
+/// The migrations up to `last`.
+fn migrator_to(last: i64) -> Migrator {
     let ledger = include_str!("../../../migrations/sqlite/0001_ledger.sql");
-    let files = [(1, "ledger", ledger)];
-    let migrations = files.into_iter().map(|(version, name, sql)| {
+    let service = include_str!("../../../migrations/sqlite/0002_service.sql");
+    let replicas = include_str!("../../../migrations/sqlite/0003_replicas.sql");
+    let files = [(1, "ledger", ledger), (2, "service", service), (3, "replicas", replicas)];
+    let files = files.into_iter().filter(|(version, ..)| *version <= last);
+    let migrations = files.map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     });
     let mut migrator = Migrator::with_migrations(migrations.collect());

@@ -1,7 +1,8 @@
 //! The ledger in one SQLite file, for one process: the embedded store, and the default.
 //!
 //! The file is in WAL mode with `synchronous=FULL`: an acknowledged write is on the disk. Both are read back
-//! after every opening, since SQLite ignores what it cannot do. One connection writes; a few read, and each
+//! after every opening, since SQLite ignores what it cannot do. One connection writes the ledger and another what
+//! need not outlive a power cut, never at once; one keeps the reports of replicas; a few read, and each
 //! [`Reading`](super::Reading) has its own.
 //!
 //! # One process
@@ -13,7 +14,9 @@
 
 mod error;
 mod migrate;
+mod origins;
 mod read;
+mod replicas;
 mod row;
 mod transact;
 
@@ -34,7 +37,8 @@ use self::error::error;
 use super::Error;
 use crate::clock::Clock;
 
-/// Within one process nobody else writes, so that only a checkpoint or a closing connection is waited for.
+/// Within one process only reports write besides, so that one of them, a checkpoint or a closing connection is
+/// all that is waited for.
 const BUSY: Duration = Duration::from_secs(4);
 
 /// The longest that a read may take.
@@ -51,6 +55,10 @@ struct Inner {
     clock: Clock,
     /// The connection that writes, while no transaction has it. `None`: to be opened.
     writer: Arc<Mutex<Option<SqliteConnection>>>,
+    /// The connection that writes confirmations and ticks. Taken by who holds `writer`.
+    origins: Arc<Mutex<Option<SqliteConnection>>>,
+    /// The connection that reports are kept through, between two of them.
+    reports: Mutex<Option<SqliteConnection>>,
     readers: SqlitePool,
     /// Held until the last clone is gone.
     _lock: File,
@@ -95,7 +103,16 @@ impl Sqlite {
             .acquire_timeout(BUSY)
             .connect_lazy_with(options(&path).read_only(true));
         let writer = Arc::new(Mutex::new(Some(writer)));
-        Ok(Self(Arc::new(Inner { path, clock, writer, readers, _lock: lock })))
+        let inner = Inner {
+            path,
+            clock,
+            writer,
+            origins: Arc::default(),
+            reports: Mutex::new(None),
+            readers,
+            _lock: lock,
+        };
+        Ok(Self(Arc::new(inner)))
     }
 }
 

@@ -19,10 +19,11 @@ use crate::ledger::{
 };
 use crate::terms::{AgentName, Digest, Tag, Timestamp};
 
-/// The head, and the digest at ?1.
+/// The head, the digest at ?1, and the service clock.
 const HEAD: &str = "
-    SELECT l.id AS ledger_id, h.seq, h.digest, a.digest AS digest_at_asked
+    SELECT l.id AS ledger_id, h.seq, h.digest, a.digest AS digest_at_asked, s.elapsed
     FROM ledger l
+    JOIN service s
     LEFT JOIN (SELECT seq, digest FROM entry ORDER BY seq DESC LIMIT 1) h
     LEFT JOIN entry a ON a.seq = ?1";
 
@@ -32,7 +33,7 @@ const PAGE: &str = "
     WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
 
 const LIVENESS: &str = "
-    SELECT namespace, name, revision, origin_confirmed_at, registers FROM liveness
+    SELECT namespace, name, revision, origin_confirmed_at, registers, ttl, confirmed_service FROM liveness
     WHERE origin_confirmed_at >= ?1 ORDER BY origin_confirmed_at LIMIT ?2";
 
 const SOME: &str = "
@@ -50,9 +51,12 @@ const ENTRIES: &str =
 const DIGEST_AT: &str = "
     SELECT l.id AS ledger_id, e.digest AS digest_at_asked FROM ledger l LEFT JOIN entry e ON e.seq = ?1";
 
-type SqliteQuery<'q> = Query<'q, sqlx::Sqlite, SqliteArguments>;
+pub(super) type SqliteQuery<'q> = Query<'q, sqlx::Sqlite, SqliteArguments>;
 
-async fn bounded<T>(doing: &str, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Error> {
+pub(super) async fn bounded<T>(
+    doing: &str,
+    call: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, Error> {
     match tokio::time::timeout(READ, call).await {
         Ok(done) => done.map_err(|error| self::error(doing, &error)),
         Err(_) => Err(Error::Unavailable(format!("{doing}: no answer within {} ms", READ.as_millis()))),
@@ -81,7 +85,7 @@ impl Reading for Following {
         let (ledger_id, head) = row::head(&row)?;
         let tag_at_asked = row::digest_at(&row, &ledger_id, asked)?.as_ref().map(Tag::from);
         let wall = self.clock.now().wall();
-        let (age, hops, service) = (Some(Duration::ZERO), 0, Duration::ZERO);
+        let (age, hops, service) = (Some(Duration::ZERO), 0, row::service(&row)?);
         Ok(HeadReport { ledger_id, in_recovery: false, head, tag_at_asked, wall, age, hops, service })
     }
 
@@ -120,7 +124,7 @@ fn size(entry: &Entry) -> i64 {
 }
 
 impl Sqlite {
-    async fn ask(&self, doing: &str, query: SqliteQuery<'_>) -> Result<Vec<SqliteRow>, Error> {
+    pub(super) async fn ask(&self, doing: &str, query: SqliteQuery<'_>) -> Result<Vec<SqliteRow>, Error> {
         let rows = bounded(doing, query.fetch_all(&self.0.readers));
         rows.instrument(tracing::debug_span!("sql", statement = doing)).await
     }

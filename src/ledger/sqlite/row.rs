@@ -1,12 +1,14 @@
 //! Rows ↔ domain, for this store. Nothing else here names both.
 
+use std::time::Duration;
+
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
 use super::error::error;
-use crate::ledger::stored::{self, StoredRevision};
+use crate::ledger::stored::{self, StoredReplica, StoredRevision};
 use crate::ledger::{
-    CardKept, Entry, Error, Head, Liveness, PriorRequest, Revision, Seen, SeenRevision, chain,
+    CardKept, Entry, Error, Head, Liveness, PriorRequest, Replica, Revision, Seen, SeenRevision, chain,
 };
 use crate::terms::{Digest, Timestamp};
 
@@ -44,6 +46,11 @@ pub(super) fn digest_at(row: &SqliteRow, ledger_id: &str, asked: u64) -> Result<
         None if asked == 0 => Ok(Some(chain::origin(ledger_id))),
         None => Ok(None),
     }
+}
+
+/// The service clock.
+pub(super) fn service(row: &SqliteRow) -> Result<Duration, Error> {
+    stored::duration(row.try_get("elapsed").map_err(unreadable)?)
 }
 
 struct SqliteEntry {
@@ -91,12 +98,34 @@ pub(super) fn revision(row: &SqliteRow) -> Result<Revision, Error> {
     read().map_err(unreadable)?.into_revision()
 }
 
+pub(super) fn replica(row: &SqliteRow) -> Result<Replica, Error> {
+    let read = || {
+        Ok(StoredReplica {
+            replica: row.try_get("replica")?,
+            role: row.try_get("role")?,
+            seq: row.try_get("seq")?,
+            tag: row.try_get("tag")?,
+            staleness_us: row.try_get("staleness_us")?,
+            hops: row.try_get("hops")?,
+            version: row.try_get("version")?,
+            via: row.try_get("via")?,
+            omitted: row.try_get("omitted")?,
+            omitted_seq: row.try_get("omitted_seq")?,
+            omitted_tag: row.try_get("omitted_tag")?,
+            silent_us: row.try_get("silent_us")?,
+        })
+    };
+    read().map_err(unreadable)?.into_replica()
+}
+
 struct SqliteLiveness {
     namespace: String,
     name: String,
     revision: i64,
     origin_confirmed_at: i64,
     registers: String,
+    ttl: Option<i64>,
+    confirmed_service: i64,
 }
 
 pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
@@ -107,6 +136,8 @@ pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
             revision: row.try_get("revision")?,
             origin_confirmed_at: row.try_get("origin_confirmed_at")?,
             registers: row.try_get("registers")?,
+            ttl: row.try_get("ttl")?,
+            confirmed_service: row.try_get("confirmed_service")?,
         })
     };
     let row: SqliteLiveness = read().map_err(unreadable)?;
@@ -115,7 +146,7 @@ pub(super) fn liveness(row: &SqliteRow) -> Result<Liveness, Error> {
         revision: stored::number(row.revision)?,
         origin_confirmed_at: Timestamp::from_micros(row.origin_confirmed_at),
         registers: registers(Some(&row.registers))?,
-        lease: None,
+        lease: stored::lease(row.ttl, row.confirmed_service)?,
     })
 }
 
@@ -138,6 +169,7 @@ struct SqliteSeen {
     request: Option<SqliteRequest>,
     registers: Option<String>,
     release: Option<String>,
+    confirmed_at: Option<i64>,
 }
 
 struct SqliteCurrent {
@@ -184,7 +216,13 @@ impl SqliteSeen {
             }),
             None => None,
         };
-        Ok(Self { current, request, registers: row.try_get("registers")?, release: row.try_get("release")? })
+        Ok(Self {
+            current,
+            request,
+            registers: row.try_get("registers")?,
+            release: row.try_get("release")?,
+            confirmed_at: row.try_get("origin_confirmed_at")?,
+        })
     }
 }
 
@@ -222,6 +260,7 @@ pub(super) fn seen(row: &SqliteRow, ledger_id: &str, expect_seq: Option<u64>) ->
         request,
         release: row.release,
         registers: registers(row.registers.as_deref())?,
+        confirmed_at: row.confirmed_at.map(Timestamp::from_micros),
         digest_at_expected,
     })
 }

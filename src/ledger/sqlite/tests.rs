@@ -8,7 +8,7 @@ use sqlx::Executor as _;
 
 use super::*;
 use crate::ledger::conformance::{Backend, Ledger, register, small_card};
-use crate::ledger::{Store as _, chain};
+use crate::ledger::{Confirmed, Store as _, chain};
 
 struct InAFile;
 
@@ -167,4 +167,44 @@ async fn pages_are_bounded_by_bytes() {
     let first = ledger.entries.open().await.unwrap().read(0, 1000).await.unwrap();
     assert!(first.len() < count && first.len() > count / 2, "{} of {count}", first.len());
     assert_eq!(ledger.read_all().await.len(), count);
+}
+
+/// A file of the first schema, with an agent in it, goes on as if it had always had this one.
+#[tokio::test]
+async fn file_of_an_older_schema_is_brought_up_with_what_it_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let (new, old) = (folder.path().join("new.db"), folder.path().join("old.db"));
+    let card = small_card("1.0", &["a"]);
+    let written = Ledger::over(Sqlite::open(&new, Clock::System).await.unwrap());
+    let write = register("acme/old", &card).under("anonymous", "deploy-1").of_release("7");
+    let receipt = written.submit(write.clone()).await.unwrap();
+    let held = written.entries.open().await.unwrap().liveness(None).await.unwrap();
+    drop(written);
+
+    let mut connection = options(&old).create_if_missing(true).connect().await.unwrap();
+    migrate::only_first().run_direct(None, &mut connection, false).await.unwrap();
+    let copy = format!(
+        "ATTACH '{}' AS new; UPDATE ledger SET id = (SELECT id FROM new.ledger);
+         INSERT INTO entry SELECT * FROM new.entry; INSERT INTO revision SELECT * FROM new.revision;
+         INSERT INTO request SELECT * FROM new.request;
+         INSERT INTO liveness SELECT namespace, name, revision, origin_confirmed_at, registers, release FROM new.liveness;",
+        new.display()
+    );
+    connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(copy))).await.unwrap();
+    connection.close().await.unwrap();
+    let text = match Sqlite::check(&old).await {
+        Err(Error::Unusable(text)) => text,
+        other => panic!("it should be unusable, not {other:?}"),
+    };
+    assert!(text.contains("not this program's"), "{text}");
+
+    let ledger = Ledger::over(Sqlite::open(&old, Clock::System).await.unwrap());
+    assert_eq!(ledger.entries.open().await.unwrap().liveness(None).await.unwrap(), held);
+    let again = ledger.submit(write).await.unwrap();
+    assert_eq!((again.replayed, again.position), (true, receipt.position));
+    let answers = ledger.confirm(&[("acme/old", &card)]).await;
+    assert!(matches!(answers[..], [Confirmed::Done { revision: 1, lease: None, .. }]), "{answers:?}");
+    let leased = register("acme/old", &card).with_lease(Duration::from_secs(30));
+    ledger.submit(leased).await.unwrap();
+    Sqlite::check(&old).await.unwrap();
 }

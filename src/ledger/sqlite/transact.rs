@@ -3,6 +3,8 @@
 //! Whatever does not end in a clean commit closes its connection, and SQLite rolls back. The statements run in
 //! this process, so there are no exchanges to save: each write is looked up and written on its own.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
@@ -16,8 +18,8 @@ use crate::ledger::{CommitError, Entry, Error, FORGOTTEN_AT_ONCE, Head, Key, Row
 use crate::terms::Timestamp;
 
 const HEAD: &str = "
-    SELECT l.id AS ledger_id, h.seq, h.digest
-    FROM ledger l LEFT JOIN (SELECT seq, digest FROM entry ORDER BY seq DESC LIMIT 1) h";
+    SELECT l.id AS ledger_id, h.seq, h.digest, s.elapsed
+    FROM ledger l JOIN service s LEFT JOIN (SELECT seq, digest FROM entry ORDER BY seq DESC LIMIT 1) h";
 
 /// What one write is compared with: agent ?1/?2, principal ?3, request id ?4, expected sequence number ?5.
 const LOOKUP: &str = "
@@ -32,7 +34,7 @@ const LOOKUP: &str = "
            q.names AS request_names, q.outcome AS request_outcome, q.revision AS request_revision,
            qr.seq AS request_seq, qe.digest AS request_digest,
            CASE WHEN q.outcome <> 'unchanged' THEN qr.change END AS request_change,
-           v.registers, v.release, x.digest AS digest_at_asked
+           v.registers, v.release, v.origin_confirmed_at, x.digest AS digest_at_asked
     FROM (SELECT 1)
     LEFT JOIN (
         SELECT * FROM revision WHERE namespace = ?1 AND name = ?2 ORDER BY revision DESC LIMIT 1
@@ -57,13 +59,16 @@ const APPEND_REQUEST: &str = "
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 const PUT_LIVENESS: &str = "
-    INSERT INTO liveness (namespace, name, revision, origin_confirmed_at, registers, release)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    INSERT INTO liveness
+        (namespace, name, revision, origin_confirmed_at, registers, release, ttl, confirmed_service)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (namespace, name) DO UPDATE SET
         revision = excluded.revision,
         origin_confirmed_at = excluded.origin_confirmed_at,
         registers = excluded.registers,
-        release = excluded.release";
+        release = excluded.release,
+        ttl = excluded.ttl,
+        confirmed_service = excluded.confirmed_service";
 
 const FORGET: &str = "
     DELETE FROM request WHERE (principal, request_id) IN (
@@ -83,8 +88,9 @@ impl Store for Sqlite {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection).await.map_err(failed)?;
         let row = sqlx::query(HEAD).fetch_one(&mut connection).await.map_err(failed)?;
         let (ledger_id, head) = row::head(&row)?;
+        let service = row::service(&row)?;
         let now = self.0.clock.now().wall();
-        Ok(Box::new(SqliteTransaction { slot, connection, failed: false, ledger_id, head, now }))
+        Ok(Box::new(SqliteTransaction { slot, connection, failed: false, ledger_id, head, now, service }))
     }
 }
 
@@ -98,6 +104,7 @@ struct SqliteTransaction {
     ledger_id: String,
     head: Head,
     now: Timestamp,
+    service: Duration,
 }
 
 impl SqliteTransaction {
@@ -157,7 +164,9 @@ impl SqliteTransaction {
                 .bind(stored::count(row.revision))
                 .bind(row.origin_confirmed_at.as_micros())
                 .bind(row::registers_to_json(&row.registers))
-                .bind(row.release.clone());
+                .bind(row.release.clone())
+                .bind(row.lease.map(|lease| stored::micros(lease.ttl)))
+                .bind(row.lease.map_or(0, |lease| stored::micros(lease.confirmed)));
             self.run("put liveness", query).await?;
         }
         Ok(())
@@ -176,6 +185,10 @@ impl Txn for SqliteTransaction {
 
     fn now(&self) -> Timestamp {
         self.now
+    }
+
+    fn service(&self) -> Duration {
+        self.service
     }
 
     async fn lookup(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Error> {

@@ -3,7 +3,9 @@
 //! What an upstream says is checked as far as it can be read at all; whether it is true, the view finds out by
 //! digest. What cannot be read is `Corrupt`, what was not answered is `Unavailable`.
 
+mod origin;
 mod past;
+mod replica;
 mod stream;
 mod write;
 
@@ -17,7 +19,9 @@ use crate::ledger::Error;
 use crate::proto::v1 as pb;
 use crate::terms::{Digest, Reason};
 
+pub(super) use origin::{confirmed, origins_told};
 pub(super) use past::{ledger_page, ledger_wanted, revision, revision_wanted, revisions, revisions_wanted};
+pub(super) use replica::{replicas, replicas_wanted, report};
 pub(super) use stream::{Arriving, entries, entries_wanted, head, head_wanted, liveness, liveness_wanted};
 pub(super) use write::{Call, Said, call, receipt, said};
 

@@ -127,7 +127,7 @@ fn class(sent: pb::ChangeClass) -> Result<Class, Error> {
     }
 }
 
-fn time(sent: prost_types::Timestamp) -> Timestamp {
+pub(super) fn time(sent: prost_types::Timestamp) -> Timestamp {
     Timestamp::from_micros(
         sent.seconds.saturating_mul(1_000_000).saturating_add(i64::from(sent.nanos) / 1_000),
     )

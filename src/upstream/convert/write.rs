@@ -25,10 +25,22 @@ pub(in super::super) fn call(write: &Write) -> Call {
     let agent = write.agent.to_string();
     let (expect, request_id) = (expect(write.expect), write.request_id.to_string());
     let (note, dry_run) = (write.note.clone(), write.dry_run);
+    // Waiting for replicas is the use case's, at the server that was asked.
+    let wait_replicated_ms = None;
     match &write.op {
-        Op::Retire => Call::Retire(pb::RetireRequest { agent, expect, request_id, note, dry_run }),
-        Op::Register { card, release, source, .. } => match rolled_back_to(write) {
-            Some(to) => Call::Rollback(pb::RollbackRequest { agent, to, expect, request_id, note, dry_run }),
+        Op::Retire => {
+            Call::Retire(pb::RetireRequest { agent, expect, request_id, note, dry_run, wait_replicated_ms })
+        }
+        Op::Register { card, release, source, ttl, .. } => match rolled_back_to(write) {
+            Some(to) => Call::Rollback(pb::RollbackRequest {
+                agent,
+                to,
+                expect,
+                request_id,
+                note,
+                dry_run,
+                wait_replicated_ms,
+            }),
             None => Call::Register(pb::RegisterRequest {
                 agent,
                 card: card.bytes().clone(),
@@ -38,6 +50,8 @@ pub(in super::super) fn call(write: &Write) -> Call {
                 note,
                 source: source.clone(),
                 dry_run,
+                wait_replicated_ms,
+                ttl_ms: ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)),
             }),
         },
     }
@@ -48,7 +62,7 @@ pub(in super::super) fn call(write: &Write) -> Call {
 fn rolled_back_to(write: &Write) -> Option<u64> {
     let Op::Register { card, release: None, source: Some(source), .. } = &write.op else { return None };
     let to = source.strip_prefix(ROLLBACK)?.parse().ok()?;
-    let as_rollback = names("rollback", &write.agent, Some(&card.raw_digest()), write.expect, None);
+    let as_rollback = names("rollback", &write.agent, Some(&card.raw_digest()), write.expect, None, None);
     (as_rollback == write.names).then_some(to)
 }
 
@@ -150,11 +164,17 @@ mod tests {
         let card = Arc::new(Card::check(Bytes::from_static(card), &Limits::default()).unwrap());
         let agent: AgentName = "acme/one".parse().unwrap();
         Write {
-            names: names(operation, &agent, Some(&card.raw_digest()), Expect::Absent, None),
+            names: names(operation, &agent, Some(&card.raw_digest()), Expect::Absent, None, None),
             agent,
             principal: Principal::anonymous(),
             request_id: "id-1".parse().unwrap(),
-            op: Op::Register { card, against: None, release: None, source: source.map(str::to_owned) },
+            op: Op::Register {
+                card,
+                against: None,
+                release: None,
+                source: source.map(str::to_owned),
+                ttl: None,
+            },
             expect: Expect::Absent,
             note: Some("why".to_owned()),
             dry_run: false,

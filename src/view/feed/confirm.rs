@@ -91,6 +91,7 @@ impl Feed {
         let behind = report.head.seq.saturating_sub(self.state.head().seq);
         self.metrics.head_minus_applied.set(i64::try_from(behind).unwrap_or(i64::MAX));
         self.view.set_authority_head(report.head.seq);
+        self.state.take_service(report.service);
         if let Some(confirmed) = confirmed.filter(|state| state.head().seq > self.shown.head().seq) {
             self.shown = confirmed;
             self.publish_shown();

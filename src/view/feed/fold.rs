@@ -108,6 +108,7 @@ impl Feed {
         if state.tag_at(held.seq) != Some(Tag::from(&held.digest)) {
             return Err(FoldError::Broken(Broken::Link { seq: held.seq }));
         }
+        state.take_service(self.state.service());
         self.state = state;
         self.metrics.snapshots_taken.inc();
         self.liveness_since = None;

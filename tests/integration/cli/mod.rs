@@ -1,6 +1,7 @@
 //! The command line: the real binary against a real server, with its exit codes, both kinds of output, and
 //! what it does when the server is not there.
 
+mod confirm;
 mod demo;
 mod ledger;
 mod reads;

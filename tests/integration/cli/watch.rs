@@ -43,13 +43,22 @@ async fn watch_tells_what_there_is_and_then_what_happens_until_it_is_told_to_sto
 }
 
 #[tokio::test]
-async fn watch_ends_when_nobody_reads_and_fails_when_nobody_answers() {
+async fn watch_ends_at_the_first_line_that_nobody_reads_and_fails_when_nobody_answers() {
     let stage = Stage::set().await;
     for name in ["a", "b", "c"] {
         stage.register(&format!("acme/{name}"), &summarizer()).await;
     }
-    let output = shell(&stage.server.url(), r#""$CARDFENCE" watch --namespace acme | head -n 1"#).await;
-    assert_eq!((output.code, output.stdout.lines().count()), (Some(0), 1), "{}", output.stderr);
+    // It finds out at the next line, so there has to be one.
+    let file = stage.file("card.json", summarizer().build());
+    let script = format!(
+        r#"("$CARDFENCE" watch --namespace acme; echo "ended with $?" >ended) | head -n 1 >one &
+        n=0; until [ -s ended ]; do
+            n=$((n + 1)); "$CARDFENCE" register acme/n$n {file} >/dev/null
+        done; cat ended; wc -l <one"#
+    );
+    let output = shell(&stage.server.url(), &script).await;
+    let told: Vec<&str> = output.stdout.split_whitespace().collect();
+    assert_eq!(told, ["ended", "with", "0", "1"], "{}", output.stderr);
     let nobody = super::at("http://127.0.0.1:1", ["watch"]).await;
     assert_eq!(nobody.code, Some(5), "{}", nobody.stderr);
     assert_eq!(super::at(&stage.server.url(), ["watch", "--class", "grave"]).await.code, Some(64));

@@ -79,7 +79,6 @@ async fn linearizable_read_through_an_edge_of_an_edge_sees_what_was_just_acknowl
 
 #[tokio::test(flavor = "multi_thread")]
 async fn edge_is_not_ready_before_its_first_proof() {
-    let database = Database::empty().await;
     let edge = edge("http://127.0.0.1:1", &[]).await;
     let http = Http::to(&edge.url());
     http.get("/readyz").await.expect(503);
@@ -87,7 +86,6 @@ async fn edge_is_not_ready_before_its_first_proof() {
     assert_eq!(reply.json()["reason"], "freshness_unverifiable", "absence is not known either");
     let reply = http.put_card("acme/one", "", &card("1").build()).await.expect(503);
     assert_eq!(reply.json()["reason"], "store_unavailable", "nothing was sent to anybody");
-    drop(database);
 }
 
 #[tokio::test(flavor = "multi_thread")]

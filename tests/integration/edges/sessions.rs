@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cardfence::clock::Clock;
 use cardfence::ledger::memory::Memory;
-use cardfence::server::Tuning;
+use cardfence::server::{self, Tuning};
 
 use crate::edges::{Inside, SOON, metric, timeless};
 use crate::support::cards::{Card, Shape};
@@ -96,6 +96,25 @@ async fn edge_that_was_cut_goes_on_by_position_and_by_snapshot_only_when_it_must
         assert_eq!(metric(&edge.http, "cardfence_reloads_total").await, 0, "nothing was contradicted");
     }
     assert!(metric(&edge.http, "cardfence_sessions_total").await >= sessions + 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edge_is_woken_by_its_upstream_and_does_not_wait_for_its_poll() {
+    let (_ledger, node) = node(100).await;
+    let mut tuning = Tuning::named("edge");
+    tuning.feed.poll = Duration::from_secs(600);
+    let parts = server::follow(&[format!("http://{}", node.address)], Duration::from_secs(2)).unwrap();
+    let edge = Inside::serve(parts, tuning).await;
+    edge.http.until_ready().await;
+    for revision in 1..=5 {
+        node.http.put_card("acme/one", "", &card(&revision.to_string())).await;
+        // No demand of this reader's wakes it: with no wait it asks for nothing.
+        eventually(Duration::from_secs(5), async || {
+            let found = edge.http.resolve("acme/one", "?max_staleness=any&wait=0").await.json();
+            if found["revision"] == revision { Ok(()) } else { Err(found.to_string()) }
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

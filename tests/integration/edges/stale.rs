@@ -31,7 +31,6 @@ async fn frozen_edge_serves_within_the_bound_then_refuses_and_comes_back_by_itse
 
     proxy.freeze();
     let frozen_at = Instant::now();
-    let mut served = 0;
     let refused = eventually(SOON, async || {
         let reply = at_far.resolve("acme/worker", "?max_staleness=2s&wait=0").await;
         let elapsed = frozen_at.elapsed();
@@ -46,7 +45,6 @@ async fn frozen_edge_serves_within_the_bound_then_refuses_and_comes_back_by_itse
         }
     })
     .await;
-    served += 1;
     assert_eq!(refused["reason"], "too_stale");
     assert_eq!(
         refused["card"]["name"],
@@ -69,7 +67,7 @@ async fn frozen_edge_serves_within_the_bound_then_refuses_and_comes_back_by_itse
         if reply.status == 200 { Ok(reply.json()) } else { Err(reply.json().to_string()) }
     })
     .await;
-    assert_eq!((served, &back["revision"]), (1, &2.into()));
+    assert_eq!(back["revision"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

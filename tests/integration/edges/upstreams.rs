@@ -62,6 +62,13 @@ impl Replication for Between {
         });
         Ok(Response::new(Box::pin(answers)))
     }
+
+    async fn report(
+        &self,
+        request: Request<pb::ReportRequest>,
+    ) -> Result<Response<pb::ReportResponse>, Status> {
+        ReplicationClient::connect(self.node.clone()).await.unwrap().report(request).await
+    }
 }
 
 async fn between(node: SocketAddr, change: Change, tasks: &mut JoinSet<()>) -> SocketAddr {

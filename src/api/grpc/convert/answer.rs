@@ -38,6 +38,7 @@ pub(in super::super) fn written(written: Written) -> pb::Written {
         superseded: written.superseded,
         dry_run: written.dry_run,
         warnings_omitted: 0,
+        replicas: written.replicas.map(super::replicas::replicated),
     };
     // What is done is never told as a failure because there is much to say of it.
     while answer.encoded_len() > MESSAGE_MAX && !answer.warnings.is_empty() {
@@ -169,6 +170,8 @@ pub(super) fn freshness(freshness: &Freshness) -> pb::Freshness {
         origin_confirmed_at: origin.and_then(|origin| origin.confirmed_at).map(timestamp),
         observed_redeploy_interval_ms: origin.and_then(|origin| origin.redeploy_interval).map(millis),
         revalidate_after_ms: origin.and_then(|origin| origin.revalidate_after()).map(millis),
+        lease_ttl_ms: origin.and_then(|origin| origin.lease).map(|lease| millis(lease.ttl)),
+        unconfirmed: origin.and_then(|origin| origin.lease).map(|lease| lease.lapsed),
     }
 }
 

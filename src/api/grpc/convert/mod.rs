@@ -6,16 +6,21 @@
 
 mod answer;
 mod batch;
+mod origins;
 mod problem;
+mod replicas;
 mod replicate;
 mod request;
 mod watch;
 
 pub(super) use answer::{agents_page, diff, ledger_page, past, resolved, revisions_page, watermark, written};
 pub(super) use batch::batch as batch_answer;
+pub(super) use origins::{confirmed, items};
 pub(super) use problem::{cut, problem};
+pub(super) use replicas::{list as replica_list, report};
 pub(super) use replicate::{Ask, ask, entries, head, liveness, moved, part};
 pub(super) use request::{
-    Which, agent, batch, list, page_token, read, register, resolve, retire, rollback, start, which,
+    Which, agent, batch, list, millis, page_token, read, register, replicated_wait, resolve, retire,
+    rollback, start, which,
 };
 pub(super) use watch::{event, watch};

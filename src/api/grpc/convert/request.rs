@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::fence::{Capabilities, Fence, SkillWanted};
 use crate::proto::v1 as pb;
 use crate::registry::{
-    Batch, Expect, Filter, List, Read, Refusal, Register, Resolve, Retire, Rollback, Start,
+    Batch, Expect, Filter, List, Read, Refusal, Register, ReplicatedWait, Resolve, Retire, Rollback, Start,
 };
 use crate::terms::{AgentName, Digest, MaxStaleness, Position, RequestId, RevisionRef};
 
@@ -35,6 +35,7 @@ pub(in super::super) fn register(request: pb::RegisterRequest) -> Result<Registe
         release: request.release,
         note: request.note,
         source: request.source,
+        ttl: millis("ttl_ms", request.ttl_ms)?,
         dry_run: request.dry_run,
     })
 }
@@ -220,7 +221,12 @@ pub(super) fn parsed<T: std::str::FromStr<Err: Display>>(field: &str, text: &str
     text.parse().map_err(|error| Refusal::invalid(format!("{field}: {error}")))
 }
 
-fn millis(field: &str, sent: Option<i64>) -> Result<Option<Duration>, Refusal> {
+/// How long a write is to be waited for, once it is done.
+pub(in super::super) fn replicated_wait(millis: Option<i64>) -> Result<Option<ReplicatedWait>, Refusal> {
+    self::millis("wait_replicated_ms", millis)?.map(ReplicatedWait::new).transpose()
+}
+
+pub(in super::super) fn millis(field: &str, sent: Option<i64>) -> Result<Option<Duration>, Refusal> {
     let Some(sent) = sent else { return Ok(None) };
     let millis = u64::try_from(sent)
         .map_err(|_| Refusal::invalid(format!("{field} of {sent} is negative: 0 or more milliseconds")))?;

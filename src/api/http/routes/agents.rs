@@ -9,7 +9,9 @@ use super::super::parameter as p;
 use super::super::problem::invalid;
 use super::super::route::{Answering, Ask, Route, Sent, Shape, Verb, gives};
 use super::super::{Http, answer, body, expect, fence, headers};
-use crate::registry::{Outcome, Refusal, Register, Resolve, Resolved, Retire, Rollback, Written};
+use crate::registry::{
+    Call, Outcome, Refusal, Register, ReplicatedWait, Resolve, Resolved, Retire, Rollback, Written,
+};
 use crate::terms::Reason;
 use crate::wire::{self, splice};
 
@@ -76,9 +78,10 @@ async fn register(http: Http, ask: Ask) -> Result<Response, Refusal> {
     body::check_type(&ask.headers)?;
     let request_id = expect::request_id(&ask.headers)?;
     let dry_run = ask.params.flag(p::DRY_RUN)?;
+    let wait = replicated_wait(&ask)?;
     let limit = http.registry.settings().card.max_bytes;
     let bytes = body::read(&ask.headers, ask.body, limit).await?;
-    let call = http.registry.call(None);
+    let call = Call { allowance: ask.allowance, ..http.registry.call(None) };
     let expect = expect::expectation(&http.registry, &call, &agent, &ask.params, &ask.headers, true).await?;
     let request = Register {
         agent,
@@ -88,19 +91,22 @@ async fn register(http: Http, ask: Ask) -> Result<Response, Refusal> {
         release: ask.params.owned(p::RELEASE),
         note: ask.params.owned(p::NOTE),
         source: ask.params.owned(p::SOURCE),
+        ttl: ask.params.text(p::TTL).map(|text| wire::duration(p::TTL, text)).transpose().map_err(invalid)?,
         dry_run,
     };
-    written(&http, &http.registry.register(&call, request).await?)
+    let written = http.registry.register(&call, request).await?;
+    told(&http, &call, written, wait).await
 }
 
 async fn retire(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let agent = ask.agent()?;
     let request_id = expect::request_id(&ask.headers)?;
     let dry_run = ask.params.flag(p::DRY_RUN)?;
-    let call = http.registry.call(None);
+    let (call, wait) = waiting(&http, &ask)?;
     let expect = expect::expectation(&http.registry, &call, &agent, &ask.params, &ask.headers, false).await?;
     let request = Retire { agent, expect, request_id, note: ask.params.owned(p::NOTE), dry_run };
-    written(&http, &http.registry.retire(&call, request).await?)
+    let written = http.registry.retire(&call, request).await?;
+    told(&http, &call, written, wait).await
 }
 
 async fn rollback(http: Http, ask: Ask) -> Result<Response, Refusal> {
@@ -110,10 +116,30 @@ async fn rollback(http: Http, ask: Ask) -> Result<Response, Refusal> {
     let to =
         ask.params.count(p::TO)?.ok_or_else(|| invalid("`to` is missing: the revision to go back to"))?;
     let to = Refusal::unless_revision(p::TO, to)?;
-    let call = http.registry.call(None);
+    let (call, wait) = waiting(&http, &ask)?;
     let expect = expect::expectation(&http.registry, &call, &agent, &ask.params, &ask.headers, false).await?;
     let request = Rollback { agent, to, expect, request_id, note: ask.params.owned(p::NOTE), dry_run };
-    written(&http, &http.registry.rollback(&call, request).await?)
+    let written = http.registry.rollback(&call, request).await?;
+    told(&http, &call, written, wait).await
+}
+
+/// The call of a write, and how long it is to be waited for once it is done.
+fn waiting(http: &Http, ask: &Ask) -> Result<(Call, Option<ReplicatedWait>), Refusal> {
+    let wait = replicated_wait(ask)?;
+    Ok((Call { allowance: ask.allowance.clone(), ..http.registry.call(None) }, wait))
+}
+
+fn replicated_wait(ask: &Ask) -> Result<Option<ReplicatedWait>, Refusal> {
+    fence::duration(&ask.params, p::WAIT_REPLICATED)?.map(ReplicatedWait::new).transpose()
+}
+
+async fn told(
+    http: &Http,
+    call: &Call,
+    written: Written,
+    wait: Option<ReplicatedWait>,
+) -> Result<Response, Refusal> {
+    self::written(http, &http.registry.wait_replicated(call, written, wait).await)
 }
 
 /// The answer to a write. The headers tell where this node's view stands after it.

@@ -1,12 +1,14 @@
 //! The routes: one file per resource, one table over all.
 
 mod agents;
+mod confirm;
 mod diff;
 mod health;
 mod ledger;
 mod list;
 mod metrics;
 mod openapi;
+mod replicas;
 mod resolve;
 mod revisions;
 mod watch;
@@ -19,11 +21,13 @@ static ALL: &[&[Route]] = &[
     agents::ROUTES,
     well_known::ROUTES,
     resolve::ROUTES,
+    confirm::ROUTES,
     list::ROUTES,
     revisions::ROUTES,
     diff::ROUTES,
     watch::ROUTES,
     watermark::ROUTES,
+    replicas::ROUTES,
     ledger::ROUTES,
     health::ROUTES,
     metrics::ROUTES,

@@ -3,11 +3,13 @@
 mod batch;
 mod cards;
 mod conditional;
+mod confirm;
 mod history;
 mod listing;
 mod malformed;
 mod openapi;
 mod query;
+mod replicas;
 mod resolve;
 mod standing;
 mod support;

@@ -172,7 +172,9 @@ impl Server {
             stop.clone(),
         );
         let settings = Settings { write_timeout: Duration::from_secs(2), ..Settings::default() };
-        let registry = Registry::new(view, Arc::new(ledger.clone()), Arc::new(writer), settings, metrics);
+        let kept = Arc::new(ledger.clone());
+        let writes = Arc::new(writer);
+        let registry = Registry::new(view, kept.clone(), writes, kept.clone(), kept, settings, metrics);
         let draining = Arc::new(AtomicBool::new(false));
         let router = super::super::router(registry.clone(), Arc::clone(&draining));
         Self { router, ledger, draining, registry, unreadable, stop }

@@ -141,6 +141,7 @@ impl Discovery for Registry {
             registered_at: seconds(0),
             confirmed_at: Some(seconds(served.confirmed_at)),
             redeploy_interval: served.redeploy_interval,
+            lease: None,
         };
         let facts = Facts { revision: served.revision, card: &card, origin, authority_wall: None };
         if let Some(reason) = ask.fence.content(&facts) {
