@@ -132,6 +132,8 @@ impl Feed {
                 break;
             }
         }
+        // Before anyone sees the new revisions: their leases come with them.
+        self.learn(&committed.liveness);
         if self.state.head().seq > before {
             // What stayed back before it is to be confirmed first.
             if all_shown {
@@ -141,18 +143,22 @@ impl Feed {
                 self.demand.notify_one();
             }
         }
-        for row in &committed.liveness {
+    }
+
+    /// Takes rows of the liveness table. They are of no position, so what is shown learns of them too.
+    fn learn(&mut self, rows: &[Liveness]) {
+        for row in rows {
             self.state.take_liveness(row);
+            self.shown.take_liveness(row);
         }
     }
 
     pub(super) fn take_liveness(&mut self, session: Box<dyn Reading>, rows: &[Liveness]) {
         // One page between two proofs, so that a large table does not hold proofs up.
         self.liveness_behind = rows.len() >= LIVENESS_PAGE;
-        for row in rows {
-            self.liveness_since = self.liveness_since.max(Some(row.origin_confirmed_at));
-            self.state.take_liveness(row);
-        }
+        self.learn(rows);
+        let newest = rows.iter().map(|row| row.origin_confirmed_at).max();
+        self.liveness_since = self.liveness_since.max(newest);
         let now = Instant::now();
         self.liveness_due = if self.liveness_behind { now } else { now + self.settings.liveness };
         if self.two_lanes() {
