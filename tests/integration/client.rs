@@ -92,7 +92,8 @@ async fn resolver_adds_its_round_trip_and_never_reads_back_in_time() {
     assert!(found.freshness.origin.unwrap().confirmed_at.is_some());
     setting.proxy.delay(Duration::from_millis(40));
     let slow = resolver.resolve(&agent(), &Fence::default()).await.unwrap();
-    assert!(slow.freshness.staleness.unwrap() >= Duration::from_millis(80), "{:?}", slow.freshness);
+    // The order may come into force when the question has passed; the answer has not.
+    assert!(slow.freshness.staleness.unwrap() >= Duration::from_millis(40), "{:?}", slow.freshness);
     setting.proxy.delay(Duration::ZERO);
     assert_eq!(resolver.position(), Some(slow.freshness.position));
     setting.register(&summarizer("translate-v1", "text/plain")).await;

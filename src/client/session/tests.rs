@@ -232,8 +232,8 @@ fn a_copy_is_always_a_fold_of_the_ledger_and_never_proven_without_what_was_ackno
                     // It says how old its own proof was at the receipt: all before is sent.
                     let complete = registry.entries[known..].first().map(|entry| entry.acknowledged);
                     let staleness = complete.map_or(Duration::ZERO, |complete| received.since(&complete));
-                    for event in registry.entries[registry.sent..known].to_vec() {
-                        session.receive(event.event(false));
+                    for entry in &registry.entries[registry.sent..known] {
+                        session.receive(entry.event(false));
                     }
                     registry.sent = known;
                     let answer = Confirmed { nonce, staleness: Some(staleness) };
