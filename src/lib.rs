@@ -60,6 +60,10 @@ pub mod proto;
 #[cfg(feature = "server")]
 pub mod wire;
 
+// How others use it.
+#[cfg(feature = "client")]
+pub mod client;
+
 // What runs it.
 #[cfg(feature = "server")]
 pub mod config;

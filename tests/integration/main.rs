@@ -7,6 +7,7 @@
 
 mod bounded;
 mod cli;
+mod client;
 mod crash;
 mod edges;
 mod failover;
