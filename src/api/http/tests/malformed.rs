@@ -102,7 +102,7 @@ fn queries() -> Vec<Row> {
         get(&format!("{AGENT}?at=1.9f86d081884c7d65&skill=a"), "cannot be combined with `at`"),
         get(&format!("{AGENT}?at=1.9f86d081884c7d65&known=sha256:00"), "known: "),
         get("/agents/acme/sum/.well-known/agent.json?at=1.9f86d081884c7d65", "`at` is not a parameter"),
-        get("/v1/agents?namespace=Acme", "is not a name"),
+        get("/v1/agents?namespace=Acme", "is not allowed"),
         get("/v1/replicas?within=1", "within: `1` is not a duration"),
         get("/v1/replicas?within=8d", "within of 8d is too long: at most 7d"),
         get("/v1/replicas?wait=11s", "at most 10s"),
