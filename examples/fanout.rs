@@ -329,15 +329,28 @@ async fn channel(url: &str) -> Result<Channel, Failure> {
     Ok(Endpoint::from_shared(url.to_owned())?.connect_timeout(PATIENCE).connect().await?)
 }
 
-async fn watch(channel: Channel, start: pb::WatchStart) -> Result<Streaming<pb::WatchEvent>, Failure> {
-    let start = pb::WatchRequest { request: Some(pb::watch_request::Request::Start(start)) };
-    // The request stays open, as that of a client which may ask for a proof.
-    let requests = tokio_stream::once(start).chain(futures::stream::pending());
-    // A snapshot of a namespace waits for its turn, and is refused when that does not come in time.
-    Ok(WatchClient::new(channel).watch(requests).await?.into_inner())
+/// A stream. Its request stays open, as that of a client which may ask for a proof, and closes when this is dropped:
+/// while it were open, the server would not be told that nobody reads any more.
+struct Watching {
+    events: Streaming<pb::WatchEvent>,
+    _says: mpsc::Sender<pb::WatchRequest>,
 }
 
-async fn until_synced(events: &mut Streaming<pb::WatchEvent>) -> Result<(), Failure> {
+impl Watching {
+    async fn message(&mut self) -> Result<Option<pb::WatchEvent>, tonic::Status> {
+        self.events.message().await
+    }
+}
+
+async fn watch(channel: Channel, start: pb::WatchStart) -> Result<Watching, Failure> {
+    let start = pb::WatchRequest { request: Some(pb::watch_request::Request::Start(start)) };
+    let (says, mut said) = mpsc::channel(1);
+    let said = futures::stream::poll_fn(move |context| said.poll_recv(context));
+    let events = WatchClient::new(channel).watch(tokio_stream::once(start).chain(said)).await?.into_inner();
+    Ok(Watching { events, _says: says })
+}
+
+async fn until_synced(events: &mut Watching) -> Result<(), Failure> {
     while let Some(event) = tokio::time::timeout(PATIENCE, events.message()).await?? {
         if let Some(Event::Synced(_)) = event.event {
             return Ok(());
